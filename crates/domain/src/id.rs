@@ -1,0 +1,210 @@
+//! Identifiers of sessions, invocations and processes, and the names of tools and upstreams.
+//!
+//! Row identifiers are UUIDs of version 7 (RFC 9562): they sort by time of creation and are
+//! made at receipt, so that writing a row twice is idempotent.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Ten random bytes, the entropy of one identifier.
+pub type Entropy = [u8; 10];
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Returns the identifier of something created `at` that moment; `entropy` makes it
+            /// unique. Moments before 1970 count as 1970.
+            #[must_use]
+            pub fn new(at: Timestamp, entropy: Entropy) -> Self {
+                let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
+                Self(uuid::Builder::from_unix_timestamp_millis(millis, &entropy).into_uuid())
+            }
+
+            /// Returns the UUID itself.
+            #[must_use]
+            pub fn as_uuid(&self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0.hyphenated())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text)
+                    .map(Self)
+                    .map_err(|source| IdError::NotAUuid { kind: stringify!($name), source })
+            }
+        }
+    };
+}
+
+uuid_id! {
+    /// Identifies one recorded session (one client connected over one transport session).
+    SessionId
+}
+uuid_id! {
+    /// Identifies one recorded tool call.
+    InvocationId
+}
+uuid_id! {
+    /// Identifies one recorded request other than a tool call.
+    ExchangeId
+}
+uuid_id! {
+    /// Identifies one run of the proxy process: what a crash left open is found by it.
+    RunId
+}
+
+/// Why a text is no identifier.
+#[derive(Debug, thiserror::Error)]
+pub enum IdError {
+    /// The text is not a UUID.
+    #[error("{kind} is not a UUID")]
+    NotAUuid {
+        /// The identifier that was wanted.
+        kind: &'static str,
+        /// What the UUID parser said.
+        source: uuid::Error,
+    },
+    /// The name of an upstream has characters that a name may not have.
+    #[error(
+        "upstream name {name:?} must be 1 to 64 characters of letters, digits, '-', '_' and '.'"
+    )]
+    UpstreamName {
+        /// The refused name, cut to 64 characters.
+        name: String,
+    },
+}
+
+/// The name of a tool as its server gave it, of any length and any characters.
+///
+/// Servers name tools freely; nothing here may refuse what a client can call. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolName(Arc<str>);
+
+impl ToolName {
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ToolName {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for ToolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The configured name of an upstream server: 1 to 64 characters of letters, digits, `-`, `_`, `.`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct UpstreamName(Arc<str>);
+
+impl UpstreamName {
+    /// Parses a name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IdError::UpstreamName`] for an empty name, one over 64 characters, or one with
+    /// other characters than letters, digits, `-`, `_` and `.`.
+    pub fn parse(name: &str) -> Result<Self, IdError> {
+        let fits = (1..=64).contains(&name.len())
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if fits {
+            Ok(Self(name.into()))
+        } else {
+            Err(IdError::UpstreamName {
+                name: name.chars().take(64).collect(),
+            })
+        }
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for UpstreamName {
+    type Error = IdError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::parse(&name)
+    }
+}
+
+impl From<UpstreamName> for String {
+    fn from(name: UpstreamName) -> Self {
+        name.0.as_ref().into()
+    }
+}
+
+impl fmt::Display for UpstreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_the_time_of_creation() {
+        let earlier = InvocationId::new(Timestamp::from_millisecond(1_000).unwrap(), [0xff; 10]);
+        let later = InvocationId::new(Timestamp::from_millisecond(1_001).unwrap(), [0; 10]);
+        assert!(earlier < later);
+        assert_eq!(earlier.as_uuid().get_version_num(), 7);
+    }
+
+    #[test]
+    fn an_id_survives_its_text_form() {
+        let id = SessionId::new(Timestamp::from_millisecond(5).unwrap(), [7; 10]);
+        assert_eq!(id.to_string().parse::<SessionId>().unwrap(), id);
+    }
+
+    #[test]
+    fn upstream_names_are_checked() {
+        assert_eq!(
+            UpstreamName::parse("git-hub.v2").unwrap().as_str(),
+            "git-hub.v2"
+        );
+        assert!(UpstreamName::parse("").is_err());
+        assert!(UpstreamName::parse("a b").is_err());
+        assert!(UpstreamName::parse(&"x".repeat(65)).is_err());
+    }
+}

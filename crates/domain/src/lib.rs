@@ -1,0 +1,21 @@
+//! Types and rules of riglm that need no I/O.
+//!
+//! This crate holds what every other riglm tool may reuse: identifiers, the JSON-RPC
+//! message that passes through untouched, the rows that are recorded about it, and the
+//! rules that decide over them. It performs no I/O, spawns nothing, reads no clock and
+//! draws no random numbers: times and entropy come in as arguments. It depends on no
+//! other crate of the workspace.
+
+pub mod canonical;
+pub mod exchange;
+pub mod id;
+pub mod invocation;
+pub mod message;
+pub mod prediction;
+pub mod principal;
+pub mod protocol;
+pub mod record;
+pub mod redaction;
+pub mod rpc_error;
+pub mod session;
+pub mod tool;

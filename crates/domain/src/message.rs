@@ -1,0 +1,398 @@
+//! A JSON-RPC 2.0 message as the bytes it came in, with an index of its envelope.
+//!
+//! The proxy forwards these bytes; nothing here re-serialises a body. Parsing records where
+//! `id`, `params`, `result` and `error` lie in the text, so that a reader can look at a part
+//! without a copy, and an edit (see [`Message::with_id`]) touches only the bytes it must.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// An identifier that a peer chose: the `id` of a request or a `progressToken`.
+///
+/// Strings and numbers are different identifiers even when they print alike (`1`, `"1"`).
+/// Numbers keep the text they were written in, because a peer may use any JSON number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestId {
+    /// A JSON number, as written.
+    Number(Box<str>),
+    /// A JSON string, unescaped.
+    Text(Box<str>),
+}
+
+impl RequestId {
+    /// Parses the JSON text of an identifier; `None` unless it is a number or a string.
+    #[must_use]
+    pub fn from_json(json: &str) -> Option<Self> {
+        match json.as_bytes().first()? {
+            b'"' => serde_json::from_str::<String>(json)
+                .ok()
+                .map(|text| Self::Text(text.into())),
+            b'-' | b'0'..=b'9' => Some(Self::Number(json.into())),
+            _ => None,
+        }
+    }
+
+    /// Returns the identifier as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        match self {
+            Self::Number(number) => number.as_ref().into(),
+            Self::Text(text) => serde_json::Value::from(text.as_ref()).to_string(),
+        }
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json())
+    }
+}
+
+/// What a message is to its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Has a method and an id: wants an answer.
+    Request,
+    /// Has a method and no id.
+    Notification,
+    /// Answers a request with a result.
+    Success,
+    /// Answers a request with an error.
+    Failure,
+}
+
+/// Why bytes are no JSON-RPC message.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The bytes are not UTF-8.
+    #[error("message is not UTF-8")]
+    NotUtf8(#[source] std::str::Utf8Error),
+    /// The text is not JSON.
+    #[error("message is not JSON")]
+    NotJson(#[source] serde_json::Error),
+    /// The JSON is no JSON-RPC 2.0 message.
+    #[error("message is not JSON-RPC 2.0: {reason}")]
+    NotJsonRpc {
+        /// What is missing or wrong.
+        reason: &'static str,
+        /// The id that the message carried, when one could be read.
+        id: Option<RequestId>,
+    },
+}
+
+/// The parts of one JSON-RPC object, as positions in the text of its [`Message`].
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    kind: Kind,
+    id: Option<RequestId>,
+    method: Option<Box<str>>,
+    id_at: Option<Range<usize>>,
+    params_at: Option<Range<usize>>,
+    result_at: Option<Range<usize>>,
+    error_at: Option<Range<usize>>,
+    is_version_2: bool,
+}
+
+impl Envelope {
+    /// Returns what the message is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the id; absent on notifications and on errors that answer nothing.
+    #[must_use]
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
+    /// Returns the method; present on requests and notifications.
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
+    /// Returns whether the message says `"jsonrpc": "2.0"`.
+    #[must_use]
+    pub fn is_version_2(&self) -> bool {
+        self.is_version_2
+    }
+
+    /// Returns the method and the id when the message is a request.
+    #[must_use]
+    pub fn as_request(&self) -> Option<(&str, &RequestId)> {
+        match (self.kind, &self.method, &self.id) {
+            (Kind::Request, Some(method), Some(id)) => Some((method, id)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the message answers a request.
+    #[must_use]
+    pub fn is_response(&self) -> bool {
+        matches!(self.kind, Kind::Success | Kind::Failure)
+    }
+}
+
+/// One JSON-RPC message or batch: its bytes and where its parts lie. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Message {
+    raw: Bytes,
+    parts: Vec<Envelope>,
+    is_batch: bool,
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Present<'a>,
+    #[serde(borrow, default)]
+    error: Present<'a>,
+}
+
+/// A member whose explicit `null` differs from its absence.
+#[derive(Default)]
+struct Present<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Present<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(Some(raw)))
+    }
+}
+
+impl Message {
+    /// Reads the envelope of `raw`, or of each member of a batch.
+    ///
+    /// White space around the message is cut off. Unknown members, members of any shape below
+    /// the envelope, and a missing `jsonrpc` member are accepted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`MessageError`] when the bytes are not UTF-8, not JSON, or neither an object
+    /// with a method or an answer nor a non-empty array of such objects.
+    pub fn parse(raw: &Bytes) -> Result<Self, MessageError> {
+        let text = std::str::from_utf8(raw).map_err(MessageError::NotUtf8)?;
+        let trimmed = text.trim_matches([' ', '\t', '\r', '\n']);
+        let raw = raw.slice_ref(trimmed.as_bytes());
+        let text = trimmed;
+        if !text.starts_with('[') {
+            let parts = vec![envelope(text, text)?];
+            return Ok(Self {
+                raw,
+                parts,
+                is_batch: false,
+            });
+        }
+        let members: Vec<&RawValue> = serde_json::from_str(text).map_err(MessageError::NotJson)?;
+        if members.is_empty() {
+            return Err(MessageError::NotJsonRpc {
+                reason: "the batch is empty",
+                id: None,
+            });
+        }
+        let parts = members
+            .into_iter()
+            .map(|member| envelope(text, member.get()))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            raw,
+            parts,
+            is_batch: true,
+        })
+    }
+
+    /// Returns the bytes as they came in, without white space around them.
+    #[must_use]
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// Returns the bytes on one line: line breaks between tokens become spaces.
+    ///
+    /// JSON allows raw line breaks only as white space between tokens, so nothing else changes.
+    #[must_use]
+    pub fn on_one_line(&self) -> Bytes {
+        if memchr::memchr2(b'\n', b'\r', &self.raw).is_none() {
+            return self.raw.clone();
+        }
+        let mut line = BytesMut::from(self.raw.as_ref());
+        for byte in line.iter_mut() {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+        line.freeze()
+    }
+
+    /// Returns the envelopes: one, or those of a batch in their order.
+    #[must_use]
+    pub fn envelopes(&self) -> &[Envelope] {
+        &self.parts
+    }
+
+    /// Returns the envelope of a message that is no batch.
+    #[must_use]
+    pub fn single(&self) -> Option<&Envelope> {
+        match self.parts.as_slice() {
+            [only] if !self.is_batch => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the message is a JSON-RPC batch.
+    #[must_use]
+    pub fn is_batch(&self) -> bool {
+        self.is_batch
+    }
+
+    /// Returns the JSON text of `params`.
+    #[must_use]
+    pub fn params(&self, envelope: &Envelope) -> Option<&str> {
+        self.text(envelope.params_at.as_ref())
+    }
+
+    /// Returns the JSON text of `result`.
+    #[must_use]
+    pub fn result(&self, envelope: &Envelope) -> Option<&str> {
+        self.text(envelope.result_at.as_ref())
+    }
+
+    /// Returns the JSON text of `error`.
+    #[must_use]
+    pub fn error(&self, envelope: &Envelope) -> Option<&str> {
+        self.text(envelope.error_at.as_ref())
+    }
+
+    /// Returns the same message under another id; everything else stays as it was.
+    ///
+    /// Batches and messages without an id are returned unchanged.
+    #[must_use]
+    pub fn with_id(&self, id: &RequestId) -> Self {
+        let Some(at) = self.single().and_then(|envelope| envelope.id_at.clone()) else {
+            return self.clone();
+        };
+        self.spliced(at, &id.to_json())
+    }
+
+    /// Returns the same message with another `result`.
+    ///
+    /// `result` must be JSON text. Batches and messages without a result are returned unchanged.
+    #[must_use]
+    pub fn with_result(&self, result: &str) -> Self {
+        let Some(at) = self
+            .single()
+            .and_then(|envelope| envelope.result_at.clone())
+        else {
+            return self.clone();
+        };
+        self.spliced(at, result)
+    }
+
+    /// Returns a message made of JSON text that the proxy itself wrote.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`MessageError`] as [`Message::parse`] does.
+    pub fn from_text(text: String) -> Result<Self, MessageError> {
+        Self::parse(&Bytes::from(text))
+    }
+
+    fn spliced(&self, at: Range<usize>, with: &str) -> Self {
+        let mut text = BytesMut::with_capacity(self.raw.len() + with.len());
+        text.extend_from_slice(&self.raw[..at.start]);
+        text.extend_from_slice(with.as_bytes());
+        text.extend_from_slice(&self.raw[at.end..]);
+        // Replacing one JSON value by another keeps the text a JSON-RPC message; were it not,
+        // the unedited message is the safe one to pass on.
+        Self::parse(&text.freeze()).unwrap_or_else(|_| self.clone())
+    }
+
+    fn text(&self, at: Option<&Range<usize>>) -> Option<&str> {
+        at.and_then(|at| self.raw.get(at.clone()))
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+}
+
+/// Reads one object; `member` is a part of `text`, and positions are counted in `text`.
+fn envelope(text: &str, member: &str) -> Result<Envelope, MessageError> {
+    let not_json_rpc = |reason, id| MessageError::NotJsonRpc { reason, id };
+    if !member.starts_with('{') {
+        return match serde_json::from_str::<&RawValue>(member) {
+            Ok(_) => Err(not_json_rpc("it is not an object", None)),
+            Err(source) => Err(MessageError::NotJson(source)),
+        };
+    }
+    let wire: Wire<'_> = serde_json::from_str(member).map_err(|source| {
+        if source.is_data() {
+            not_json_rpc("a member has the wrong type or stands twice", None)
+        } else {
+            MessageError::NotJson(source)
+        }
+    })?;
+    let place = |raw: &RawValue| {
+        let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
+        start..start + raw.get().len()
+    };
+    let id = wire.id.and_then(|raw| RequestId::from_json(raw.get()));
+    let has_foreign_id = wire.id.is_some() && id.is_none();
+    let kind = match (&wire.method, wire.result.0, wire.error.0) {
+        (Some(_), _, _) if id.is_some() => Kind::Request,
+        (Some(_), _, _) if has_foreign_id => {
+            return Err(not_json_rpc(
+                "the id is neither a string nor a number",
+                None,
+            ));
+        }
+        (Some(_), _, _) if has_null_id(member) => {
+            return Err(not_json_rpc("the id of a request must not be null", None));
+        }
+        (Some(_), _, _) => Kind::Notification,
+        (None, _, Some(_)) => Kind::Failure,
+        (None, Some(_), None) if id.is_some() => Kind::Success,
+        (None, Some(_), None) => {
+            return Err(not_json_rpc("a result without an id", None));
+        }
+        (None, None, None) => {
+            return Err(not_json_rpc(
+                "it has neither a method nor a result nor an error",
+                id,
+            ));
+        }
+    };
+    Ok(Envelope {
+        kind,
+        id_at: wire.id.map(place),
+        params_at: wire.params.map(place),
+        result_at: wire.result.0.map(place),
+        error_at: wire.error.0.map(place),
+        is_version_2: wire.jsonrpc.as_deref() == Some("2.0"),
+        method: wire.method.map(|method| method.as_ref().into()),
+        id,
+    })
+}
+
+/// Returns whether an object has the member `"id": null`, which `Option` cannot tell from none.
+fn has_null_id(member: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Id<'a> {
+        #[serde(borrow, default)]
+        id: Present<'a>,
+    }
+    serde_json::from_str::<Id<'_>>(member).is_ok_and(|found| found.id.0.is_some())
+}
+
+#[cfg(test)]
+mod tests;

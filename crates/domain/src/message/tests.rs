@@ -1,0 +1,134 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &str) -> Message {
+    Message::parse(&Bytes::from(text.to_owned())).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    Message::parse(&Bytes::from(text.to_owned()))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn a_request_keeps_its_bytes_and_shows_its_parts() {
+    let text = r#"{"x":1e3,"params":{"b":[1.0, 2]},"id":"a\u0041","jsonrpc":"2.0","method":"m"}"#;
+    let message = parse(text);
+    let envelope = message.single().unwrap();
+    assert_eq!(message.raw().as_ref(), text.as_bytes());
+    assert_eq!(envelope.kind(), Kind::Request);
+    assert_eq!(
+        envelope.as_request(),
+        Some(("m", &RequestId::Text("aA".into())))
+    );
+    assert_eq!(message.params(envelope), Some(r#"{"b":[1.0, 2]}"#));
+}
+
+#[test]
+fn numbers_and_strings_are_different_ids() {
+    let number = parse(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#);
+    let text = parse(r#"{"jsonrpc":"2.0","id":"1","method":"m"}"#);
+    assert_ne!(number.single().unwrap().id(), text.single().unwrap().id());
+}
+
+#[test]
+fn the_four_kinds_are_told_apart() {
+    let kind = |text| parse(text).single().unwrap().kind();
+    assert_eq!(kind(r#"{"id":1,"method":"m"}"#), Kind::Request);
+    assert_eq!(kind(r#"{"method":"m"}"#), Kind::Notification);
+    assert_eq!(kind(r#"{"id":1,"result":null}"#), Kind::Success);
+    assert_eq!(kind(r#"{"id":null,"error":{}}"#), Kind::Failure);
+}
+
+#[test]
+fn a_batch_has_an_envelope_for_each_member() {
+    let message = parse(r#" [{"id":1,"method":"a"}, {"method":"b","params":[7]}] "#);
+    assert!(message.is_batch());
+    assert!(message.single().is_none());
+    assert_eq!(message.params(&message.envelopes()[1]), Some("[7]"));
+}
+
+#[test]
+fn what_is_no_message_is_refused_with_its_reason() {
+    assert_eq!(refusal("{"), "message is not JSON");
+    assert_eq!(refusal(""), "message is not JSON");
+    assert_eq!(
+        refusal("3"),
+        "message is not JSON-RPC 2.0: it is not an object"
+    );
+    assert_eq!(
+        refusal("[]"),
+        "message is not JSON-RPC 2.0: the batch is empty"
+    );
+    assert_eq!(
+        refusal(r#"{"id":1}"#),
+        "message is not JSON-RPC 2.0: it has neither a method nor a result nor an error"
+    );
+    assert_eq!(
+        refusal(r#"{"id":null,"method":"m"}"#),
+        "message is not JSON-RPC 2.0: the id of a request must not be null"
+    );
+    assert_eq!(
+        refusal(r#"{"id":{},"method":"m"}"#),
+        "message is not JSON-RPC 2.0: the id is neither a string nor a number"
+    );
+    assert_eq!(
+        refusal(r#"{"id":1,"id":2,"method":"m"}"#),
+        "message is not JSON-RPC 2.0: a member has the wrong type or stands twice"
+    );
+    assert!(matches!(
+        Message::parse(&Bytes::from_static(b"{\"method\":\"\xff\"}")),
+        Err(MessageError::NotUtf8(_))
+    ));
+}
+
+#[test]
+fn nesting_of_any_depth_does_not_exhaust_the_stack() {
+    let deep = format!(
+        r#"{{"id":1,"method":"m","params":{}{}}}"#,
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    assert_eq!(parse(&deep).single().unwrap().method(), Some("m"));
+}
+
+#[test]
+fn an_edit_touches_only_its_place() {
+    let message = parse(r#"{"n":1.0,"id":7,"result":{"a":1},"z":[ ]}"#);
+    assert_eq!(
+        message
+            .with_id(&RequestId::Text("riglm:1".into()))
+            .raw()
+            .as_ref(),
+        br#"{"n":1.0,"id":"riglm:1","result":{"a":1},"z":[ ]}"#
+    );
+    assert_eq!(
+        message.with_result("{}").raw().as_ref(),
+        br#"{"n":1.0,"id":7,"result":{},"z":[ ]}"#
+    );
+}
+
+#[test]
+fn line_breaks_between_tokens_become_spaces() {
+    let message = parse("{\"id\":1,\r\n \"result\":\"a\\nb\"}");
+    assert_eq!(
+        message.on_one_line().as_ref(),
+        b"{\"id\":1,   \"result\":\"a\\nb\"}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_parsed_or_refused_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Message::parse(&Bytes::from(bytes));
+    }
+
+    #[test]
+    fn ids_survive_their_json_form(text in ".*", number in any::<i64>()) {
+        for id in [RequestId::Text(text.as_str().into()), RequestId::Number(number.to_string().into())] {
+            prop_assert_eq!(RequestId::from_json(&id.to_json()), Some(id));
+        }
+    }
+}

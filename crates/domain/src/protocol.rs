@@ -1,0 +1,113 @@
+//! Protocol revisions and the transports that carry them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A revision of the Model Context Protocol, named by its date.
+///
+/// Ordered by date; a revision that this build does not know sorts by its text, which for
+/// dates is the same thing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Revision(String);
+
+impl Revision {
+    /// The first revision: stdio and HTTP+SSE.
+    pub const V2024_11_05: &'static str = "2024-11-05";
+    /// Streamable HTTP, JSON-RPC batches.
+    pub const V2025_03_26: &'static str = "2025-03-26";
+    /// No batches, the version header, elicitation.
+    pub const V2025_06_18: &'static str = "2025-06-18";
+    /// Polling of SSE streams, tasks, elicitation by URL.
+    pub const V2025_11_25: &'static str = "2025-11-25";
+    /// Every revision that has sessions and a handshake, oldest first.
+    pub const WITH_SESSIONS: [&'static str; 4] = [
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+    ];
+
+    /// Returns the revision named by `text`, known or not.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.chars().take(32).collect())
+    }
+
+    /// Returns the date that names the revision.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns whether this build speaks the revision.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        Self::WITH_SESSIONS.contains(&self.0.as_str())
+    }
+
+    /// Returns whether JSON-RPC batches are part of the revision (they were removed in 2025-06-18).
+    #[must_use]
+    pub fn allows_batches(&self) -> bool {
+        self.0.as_str() < Self::V2025_06_18
+    }
+
+    /// Returns whether a stream may be closed early and polled again (SEP-1699), which starts
+    /// every stream with an event that carries an id and no data.
+    #[must_use]
+    pub fn primes_streams(&self) -> bool {
+        self.0.as_str() >= Self::V2025_11_25
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How messages travel between two peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// One JSON message a line over standard input and output.
+    Stdio,
+    /// Streamable HTTP, since revision 2025-03-26.
+    StreamableHttp,
+    /// HTTP with server-sent events as of revision 2024-11-05.
+    Sse,
+}
+
+impl Transport {
+    /// Returns the name under which the transport is stored and printed.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::StreamableHttp => "streamable_http",
+            Self::Sse => "sse",
+        }
+    }
+
+    /// Returns the transport with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Stdio, Self::StreamableHttp, Self::Sse]
+            .into_iter()
+            .find(|transport| transport.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_know_their_rules() {
+        assert!(Revision::new(Revision::V2025_03_26).allows_batches());
+        assert!(!Revision::new(Revision::V2025_06_18).allows_batches());
+        assert!(Revision::new(Revision::V2025_11_25).primes_streams());
+        assert!(!Revision::new("1999-01-01").is_known());
+    }
+}

@@ -1,0 +1,57 @@
+//! What the recorder writes: the events from which all rows are made.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::exchange::Exchange;
+use crate::id::{RunId, SessionId};
+use crate::invocation::{Invocation, InvocationEnd};
+use crate::session::Session;
+use crate::tool::ToolListing;
+
+/// One thing that happened.
+///
+/// Records of one session are written in the order in which they happened. Applying a record
+/// twice has the effect of applying it once: each carries the identity of its row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A session started.
+    SessionOpened(Session),
+    /// A session ended.
+    SessionClosed {
+        /// The session.
+        session: SessionId,
+        /// When it ended.
+        ended_at: Timestamp,
+    },
+    /// A page of tools was seen for the first time in this run.
+    ToolsSeen {
+        /// The page.
+        listing: ToolListing,
+        /// When it was received.
+        seen_at: Timestamp,
+    },
+    /// A page of tools was listed to a session.
+    ToolsListed {
+        /// The session.
+        session: SessionId,
+        /// The identity of the page, seen before in this run.
+        listing: String,
+        /// When it was listed.
+        listed_at: Timestamp,
+    },
+    /// A tool call is about to be forwarded.
+    CallOpened(Invocation),
+    /// A tool call ended; its reply has not left yet.
+    CallClosed(InvocationEnd),
+    /// A request other than a tool call ended.
+    Exchanged(Exchange),
+    /// A run of the proxy is over without having closed what it opened.
+    RunLost {
+        /// The run.
+        run: RunId,
+        /// When that was noticed.
+        noticed_at: Timestamp,
+    },
+}

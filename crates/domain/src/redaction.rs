@@ -1,0 +1,136 @@
+//! Removal of secrets from JSON that is stored because the operator asked for it.
+//!
+//! Two rules: the value of a member whose name speaks of a secret is replaced, and so is a
+//! string that has the form of a well-known credential. It lowers the risk of storing
+//! arguments; it cannot know every secret, which is why arguments are not stored by default.
+
+use serde_json::Value;
+
+/// What stands where a secret was.
+pub const REDACTED: &str = "[redacted]";
+
+/// Parts of member names that speak of a secret, compared without case, `-` and `_`.
+const SECRET_NAMES: [&str; 14] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "authorization",
+    "credential",
+    "cookie",
+    "sessionid",
+    "signature",
+    "connectionstring",
+];
+
+/// Beginnings of strings that are credentials of well-known services.
+const SECRET_PREFIXES: [&str; 16] = [
+    "Bearer ",
+    "Basic ",
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "AIza",
+    "eyJ",
+    "-----BEGIN",
+];
+
+/// The shortest string that counts as a credential by its beginning.
+const MIN_CREDENTIAL_CHARS: usize = 12;
+
+/// Returns `json` without its secrets, and at most `max_bytes` long; a text that is not JSON or
+/// is longer is replaced as a whole.
+#[must_use]
+pub fn redacted(json: &str, max_bytes: usize) -> String {
+    let Ok(mut value) = serde_json::from_str::<Value>(json) else {
+        return Value::from(REDACTED).to_string();
+    };
+    redact(&mut value);
+    let text = value.to_string();
+    if text.len() > max_bytes {
+        return Value::from(format!("[{} bytes left out]", text.len())).to_string();
+    }
+    text
+}
+
+fn redact(value: &mut Value) {
+    match value {
+        Value::String(text) if is_credential(text) => *text = REDACTED.into(),
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        Value::Object(members) => {
+            for (name, member) in members {
+                if is_secret_name(name) {
+                    *member = REDACTED.into();
+                } else {
+                    redact(member);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let folded: String = name
+        .chars()
+        .filter(|c| !matches!(c, '-' | '_'))
+        .flat_map(char::to_lowercase)
+        .collect();
+    SECRET_NAMES.iter().any(|part| folded.contains(part))
+}
+
+fn is_credential(text: &str) -> bool {
+    let text = text.trim_start();
+    text.len() >= MIN_CREDENTIAL_CHARS
+        && (SECRET_PREFIXES
+            .iter()
+            .any(|prefix| text.starts_with(prefix))
+            || has_password_url(text))
+}
+
+/// Returns whether the text is a URL with a password in it.
+fn has_password_url(text: &str) -> bool {
+    text.split_once("://")
+        .and_then(|(_, rest)| rest.split(['/', '?', '#', ' ']).next())
+        .and_then(|authority| authority.rsplit_once('@'))
+        .is_some_and(|(user, _)| user.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_go_and_the_rest_stays() {
+        let json = r#"{"q":"weather","api_key":"x","n":1.5,"deep":[{"Access-Token":{"a":1}}],
+            "header":"Bearer abcdefgh","db":"postgres://u:pw@host/db","page":"https://host/a:b@c"}"#;
+        assert_eq!(
+            redacted(json, 1_000),
+            concat!(
+                r#"{"q":"weather","api_key":"[redacted]","n":1.5,"deep":[{"Access-Token":"[redacted]"}],"#,
+                r#""header":"[redacted]","db":"[redacted]","page":"https://host/a:b@c"}"#
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_json_is_left_out() {
+        assert_eq!(
+            redacted(r#"{"q":"weather"}"#, 3),
+            r#""[15 bytes left out]""#
+        );
+        assert_eq!(redacted("{", 100), r#""[redacted]""#);
+    }
+}

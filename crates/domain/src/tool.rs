@@ -1,0 +1,207 @@
+//! Tool definitions as their server wrote them, split out of a `tools/list` result.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::canonical::write_canonical;
+use crate::id::{ToolName, UpstreamName};
+
+/// One entry of a tool list: its name and where its text lies in the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedTool {
+    /// The name of the tool.
+    pub name: ToolName,
+    /// Position of the definition in the text of the result, in bytes.
+    pub at: Range<usize>,
+}
+
+/// One page of a `tools/list` result, split into its definitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolPage {
+    tools: Vec<ListedTool>,
+    list_at: Range<usize>,
+}
+
+/// Why a `tools/list` result cannot be split.
+#[derive(Debug, thiserror::Error)]
+#[error("tools/list result has no array of tools")]
+pub struct ToolPageError(#[source] serde_json::Error);
+
+impl ToolPage {
+    /// Splits the JSON text of a `tools/list` result.
+    ///
+    /// An entry without a string `name` stays in the list and is never selected away: it is not
+    /// among [`Self::tools`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ToolPageError`] when the text has no array `tools`.
+    pub fn split(result: &str) -> Result<Self, ToolPageError> {
+        #[derive(Deserialize)]
+        struct Page<'a> {
+            #[serde(borrow)]
+            tools: &'a RawValue,
+        }
+        #[derive(Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+        }
+        let page: Page<'_> = serde_json::from_str(result).map_err(ToolPageError)?;
+        let entries: Vec<&RawValue> =
+            serde_json::from_str(page.tools.get()).map_err(ToolPageError)?;
+        let place = |text: &str| {
+            let start = text.as_ptr() as usize - result.as_ptr() as usize;
+            start..start + text.len()
+        };
+        let tools = entries
+            .into_iter()
+            .filter_map(|entry| {
+                let named: Named<'_> = serde_json::from_str(entry.get()).ok()?;
+                Some(ListedTool {
+                    name: ToolName::from(named.name.as_ref()),
+                    at: place(entry.get()),
+                })
+            })
+            .collect();
+        Ok(Self {
+            tools,
+            list_at: place(page.tools.get()),
+        })
+    }
+
+    /// Returns the tools in the order of the list.
+    #[must_use]
+    pub fn tools(&self) -> &[ListedTool] {
+        &self.tools
+    }
+
+    /// Returns the text of `result`, which this page was split from, without the tools at the
+    /// positions in `hidden` (indices into [`Self::tools`]). What stays keeps its bytes.
+    #[must_use]
+    pub fn without(&self, result: &str, hidden: &[usize]) -> String {
+        let mut kept = String::with_capacity(result.len());
+        kept.push_str(&result[..self.list_at.start]);
+        kept.push('[');
+        let shown = (0..self.tools.len()).filter(|index| !hidden.contains(index));
+        for (position, index) in shown.enumerate() {
+            if position > 0 {
+                kept.push(',');
+            }
+            kept.push_str(&result[self.tools[index].at.clone()]);
+        }
+        kept.push(']');
+        kept.push_str(&result[self.list_at.end..]);
+        kept
+    }
+}
+
+/// A tool as it was seen in a list: its name and what it looked like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSighting {
+    /// The name of the tool.
+    pub name: ToolName,
+    /// SHA-256 of the canonical definition, in hexadecimal: another hash is another definition.
+    pub content_hash: String,
+}
+
+/// One page of tools that an upstream listed, identified by its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolListing {
+    /// SHA-256 over upstream, names and content hashes, in hexadecimal.
+    pub id: String,
+    /// The upstream that listed them.
+    pub upstream: UpstreamName,
+    /// The tools in the order of the list.
+    pub tools: Vec<ToolSighting>,
+}
+
+impl ToolListing {
+    /// Returns the listing of a page that was split from `result`.
+    #[must_use]
+    pub fn new(upstream: &UpstreamName, page: &ToolPage, result: &str) -> Self {
+        let mut list_digest = Sha256::new();
+        list_digest.update(upstream.as_str());
+        let tools = page
+            .tools()
+            .iter()
+            .map(|tool| {
+                let definition = &result[tool.at.clone()];
+                let mut digest = Sha256::new();
+                if write_canonical(definition, &mut |piece| digest.update(piece)).is_err() {
+                    digest.update(definition);
+                }
+                let content_hash = hex(&digest.finalize());
+                list_digest.update([0]);
+                list_digest.update(tool.name.as_str());
+                list_digest.update([0]);
+                list_digest.update(&content_hash);
+                ToolSighting {
+                    name: tool.name.clone(),
+                    content_hash,
+                }
+            })
+            .collect();
+        Self {
+            id: hex(&list_digest.finalize()),
+            upstream: upstream.clone(),
+            tools,
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}"); // Writing to a String cannot fail.
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = r#"{"x":1.0,"tools":[ {"name":"a","n":1e3}, {"nameless":true} ,{"name":"b"}],"nextCursor":"z"}"#;
+
+    #[test]
+    fn a_page_is_split_into_its_definitions() {
+        let page = ToolPage::split(RESULT).unwrap();
+        let names: Vec<_> = page.tools().iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(
+            &RESULT[page.tools()[0].at.clone()],
+            r#"{"name":"a","n":1e3}"#
+        );
+        assert!(ToolPage::split(r#"{"tools":{}}"#).is_err());
+    }
+
+    #[test]
+    fn hiding_leaves_the_rest_as_it_was() {
+        let page = ToolPage::split(RESULT).unwrap();
+        assert_eq!(
+            page.without(RESULT, &[0]),
+            r#"{"x":1.0,"tools":[{"name":"b"}],"nextCursor":"z"}"#
+        );
+        assert_eq!(
+            page.without(RESULT, &[0, 1]),
+            r#"{"x":1.0,"tools":[],"nextCursor":"z"}"#
+        );
+    }
+
+    #[test]
+    fn a_listing_is_identified_by_its_content_not_its_spelling() {
+        let upstream = UpstreamName::parse("u").unwrap();
+        let listing =
+            |text: &str| ToolListing::new(&upstream, &ToolPage::split(text).unwrap(), text);
+        let one = listing(r#"{"tools":[{"name":"a","x":1}]}"#);
+        assert_eq!(one, listing(r#"{"tools":[{"x":1.0, "name":"a"}]}"#));
+        assert_ne!(one.id, listing(r#"{"tools":[{"name":"a","x":2}]}"#).id);
+    }
+}

@@ -1,0 +1,41 @@
+//! Recorded tool calls.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use riglm_domain::id::{SessionId, ToolName};
+use riglm_domain::invocation::InvocationSummary;
+
+use super::StoreError;
+
+/// Which calls are meant. The default means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InvocationFilter {
+    /// Only calls of this session.
+    pub session: Option<SessionId>,
+    /// Only calls of this tool.
+    pub tool: Option<ToolName>,
+}
+
+/// Reads recorded tool calls.
+#[async_trait]
+pub trait InvocationRepository: Send + Sync + fmt::Debug {
+    /// Returns the newest `limit` calls that fit by start, oldest first; ties by identifier.
+    /// Calls in flight are among them, without an end.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn invocations(
+        &self,
+        filter: &InvocationFilter,
+        limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError>;
+
+    /// Returns how many calls fit, those in flight included.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError>;
+}

@@ -1,0 +1,15 @@
+//! The ports of riglm: what the application needs from the outside, in domain words.
+//!
+//! Each trait states what every implementation must keep; `contract` (a feature) holds one test
+//! for each of those sentences, and `fake` (a feature) holds implementations in memory. The
+//! crate depends on the domain alone.
+
+pub mod analytics;
+pub mod clock;
+#[cfg(feature = "contract")]
+pub mod contract;
+pub mod downstream;
+#[cfg(feature = "fake")]
+pub mod fake;
+pub mod predictor;
+pub mod upstream;

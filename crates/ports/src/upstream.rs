@@ -1,0 +1,118 @@
+//! Towards the servers: connecting, sending, and what comes back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::{Message, RequestId};
+
+/// Why an upstream cannot be used or did not answer.
+///
+/// The texts are fixed: what an upstream says outside of the protocol (HTTP bodies, standard
+/// error) never becomes part of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// The program could not be started.
+    #[error("upstream command could not be started: {reason}")]
+    NotStarted {
+        /// What the operating system said.
+        reason: String,
+    },
+    /// No connection could be made.
+    #[error("upstream could not be reached: {reason}")]
+    Unreachable {
+        /// What kind of failure it was.
+        reason: &'static str,
+    },
+    /// The connection or the process ended.
+    #[error("connection to the upstream was lost: {reason}")]
+    Lost {
+        /// What ended it.
+        reason: String,
+    },
+    /// The server no longer knows the session: it must be set up anew. The message that met
+    /// this error was not processed.
+    #[error("the upstream no longer knows the session")]
+    SessionExpired,
+    /// The server refused with an HTTP status and no JSON-RPC message.
+    #[error("upstream answered with HTTP status {status}")]
+    Status {
+        /// The status.
+        status: u16,
+    },
+    /// What came is no MCP message.
+    #[error("upstream answered with something that is no MCP message: {reason}")]
+    Garbled {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The answer is larger than the limit.
+    #[error("answer of the upstream is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The exchange ended without an answer.
+    #[error("upstream ended the exchange without an answer")]
+    NoAnswer,
+}
+
+/// Makes connections to one configured upstream.
+#[async_trait]
+pub trait UpstreamConnector: Send + Sync + fmt::Debug {
+    /// Returns the configured name.
+    fn name(&self) -> &UpstreamName;
+
+    /// Opens a connection of its own for one client session and reports what arrives to `events`.
+    ///
+    /// Nothing is sent to the server on the proxy's own account: the first message is the
+    /// client's. `events` may be called before this returns. The connection keeps `events` alive
+    /// until it is closed or has reported [`UpstreamEvents::lost`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::NotStarted`] or [`UpstreamError::Unreachable`]. A connector whose
+    /// transport has no connection of its own (Streamable HTTP) may report the latter later,
+    /// through [`UpstreamEvents::unanswered`].
+    async fn connect(
+        &self,
+        events: Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError>;
+}
+
+/// The sending half of one connection.
+#[async_trait]
+pub trait UpstreamLink: Send + Sync + fmt::Debug {
+    /// Sends a message as the bytes it is made of.
+    ///
+    /// For a request this returns when the message is on its way; the answer, or
+    /// [`UpstreamEvents::unanswered`], follows as an event. For notifications and responses it
+    /// returns when the server has taken the message over, so that what is sent next is
+    /// processed later. Messages of one caller reach the server in the order of the calls. A
+    /// dropped future never leaves half a message behind.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the message cannot be delivered; no event follows for it then.
+    async fn send(&self, message: Message) -> Result<(), UpstreamError>;
+
+    /// Ends the connection: the session on the server, the process with all its children. Ends
+    /// it only once, and reports nothing afterwards.
+    async fn close(&self);
+}
+
+/// The receiving half of one connection, implemented by the application.
+#[async_trait]
+pub trait UpstreamEvents: Send + Sync + fmt::Debug {
+    /// Takes a message that arrived. `related` is the request on whose stream it came, where the
+    /// transport has such streams. Messages of one stream are reported one after the other, in
+    /// the order of their arrival; the next one waits until this returns.
+    async fn received(&self, message: Message, related: Option<RequestId>);
+
+    /// Takes note that a request that was sent will get no answer.
+    async fn unanswered(&self, request: RequestId, error: UpstreamError);
+
+    /// Takes note that the connection is over: nothing that was sent will be answered.
+    async fn lost(&self, error: UpstreamError);
+}
