@@ -1,1 +1,13 @@
-//! stub
+//! The use cases of riglm: proxying, tracking and filtering, over the ports.
+//!
+//! Downstream adapters hand every message of a client to its [`proxy::ClientSession`]; what comes
+//! back from the upstream reaches the client through the [`ClientLink`] port. This crate knows no
+//! transport, no database and no framework: it depends on the domain and the ports alone.
+//!
+//! [`ClientLink`]: riglm_ports::downstream::ClientLink
+
+pub mod clock;
+pub mod filtering;
+pub mod limits;
+pub mod proxy;
+pub mod tracking;

@@ -6,6 +6,7 @@
 //! draws no random numbers: times and entropy come in as arguments. It depends on no
 //! other crate of the workspace.
 
+pub mod admission;
 pub mod canonical;
 pub mod exchange;
 pub mod id;

@@ -1,1 +1,91 @@
+//! What every implementation of a port must keep, one function for each clause.
+//!
+//! A crate with an implementation runs all clauses with one line, and a failure reads
+//! `sqlite::the_first_end_of_a_call_stays`:
+//!
+//! ```ignore
+//! riglm_ports::usage_store_contract!(sqlite, fresh_store());
+//! ```
+//!
+//! Clauses panic when they are not kept.
+#![expect(
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a clause that is not kept fails the test that runs it"
+)]
 
+pub mod exchanges;
+pub mod invocations;
+pub mod records;
+pub mod scene;
+pub mod sessions;
+
+use crate::analytics::{ExchangeRepository, InvocationRepository, RecordSink, SessionRepository};
+
+/// A usage store: takes records and answers from them.
+pub trait UsageStore:
+    RecordSink + SessionRepository + InvocationRepository + ExchangeRepository
+{
+}
+
+impl<S> UsageStore for S where
+    S: RecordSink + SessionRepository + InvocationRepository + ExchangeRepository
+{
+}
+
+/// Expands to a module with one `tokio::test` for each clause of the usage store.
+///
+/// `$fresh` is evaluated and awaited for each test. It gives something that dereferences to an
+/// empty store and keeps alive what the store needs.
+#[macro_export]
+macro_rules! usage_store_contract {
+    ($module:ident, $fresh:expr) => {
+        mod $module {
+            use super::*;
+
+            $crate::usage_store_contract!(@clauses $fresh;
+                records: [
+                    the_records_of_a_call_become_visible_together,
+                    applying_again_changes_nothing,
+                    the_first_end_of_a_call_stays,
+                    any_other_outcome_replaces_unknown,
+                    unknown_replaces_no_outcome,
+                    a_lost_run_closes_every_open_call_of_its_sessions,
+                    a_lost_run_ends_its_open_sessions,
+                    a_lost_run_leaves_other_runs_alone,
+                    what_follows_a_lost_run_in_its_batch_is_applied_after_it,
+                    no_records_are_applied_without_effect,
+                ]
+                sessions: [
+                    a_session_is_read_as_it_was_recorded,
+                    the_newest_sessions_come_oldest_first,
+                    sessions_of_one_moment_are_ordered_by_identifier,
+                    a_session_counts_the_calls_whose_beginning_is_recorded,
+                    a_session_has_the_tools_of_every_page_listed_to_it,
+                ]
+                invocations: [
+                    a_call_is_read_as_it_was_recorded,
+                    a_call_in_flight_has_no_end,
+                    the_newest_calls_come_oldest_first,
+                    calls_of_one_moment_are_ordered_by_identifier,
+                    only_calls_that_fit_are_read_and_counted,
+                    any_name_of_a_tool_survives,
+                ]
+                exchanges: [
+                    an_exchange_is_read_as_it_was_recorded,
+                    the_newest_exchanges_of_a_session_come_oldest_first,
+                    exchanges_of_one_moment_are_ordered_by_identifier,
+                ]
+            );
+        }
+    };
+    (@clauses $fresh:expr; $($group:ident: [$($clause:ident,)*])*) => {
+        $($(
+            #[tokio::test]
+            async fn $clause() {
+                let store = $fresh.await;
+                $crate::contract::$group::$clause(&*store).await;
+            }
+        )*)*
+    };
+}

@@ -1,1 +1,8 @@
+//! Implementations of the ports in memory, with the behaviour that the ports ask for, so that
+//! tests of what stands on them need no database, network or process.
 
+mod clock;
+mod store;
+
+pub use clock::ManualClock;
+pub use store::MemoryStore;

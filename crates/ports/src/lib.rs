@@ -5,6 +5,7 @@
 //! crate depends on the domain alone.
 
 pub mod analytics;
+pub mod authenticator;
 pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;

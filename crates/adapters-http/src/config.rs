@@ -1,0 +1,109 @@
+//! The configuration section `control`.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+/// The port of the control server when nothing else is configured.
+const DEFAULT_PORT: u16 = 8643;
+
+/// Where the control server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ControlAddress {
+    /// Nowhere.
+    Off,
+    /// On this address.
+    At(SocketAddr),
+}
+
+/// A text that is neither an address nor `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlAddressError;
+
+impl fmt::Display for ControlAddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected an address such as 127.0.0.1:8643, or off")
+    }
+}
+
+impl std::error::Error for ControlAddressError {}
+
+impl FromStr for ControlAddress {
+    type Err = ControlAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::At).map_err(|_| ControlAddressError)
+    }
+}
+
+impl TryFrom<String> for ControlAddress {
+    type Error = ControlAddressError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for ControlAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+impl From<ControlAddress> for String {
+    fn from(address: ControlAddress) -> Self {
+        address.to_string()
+    }
+}
+
+/// The configuration section `control`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControlConfig {
+    /// Where the control server listens.
+    pub address: ControlAddress,
+    /// Host names, with or without a port, by which clients may address the server, besides the
+    /// names of the loopback interface.
+    pub allowed_hosts: Vec<String>,
+    /// Origins (`https://host:port`) whose pages may call the server, besides those of the
+    /// loopback interface.
+    pub allowed_origins: Vec<String>,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self {
+            address: ControlAddress::At((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into()),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_an_address_or_off() {
+        assert_eq!("off".parse(), Ok(ControlAddress::Off));
+        assert_eq!(
+            "[::1]:80".parse::<ControlAddress>().map(String::from),
+            Ok("[::1]:80".to_owned())
+        );
+        assert_eq!(
+            "8643".parse::<ControlAddress>().unwrap_err().to_string(),
+            "expected an address such as 127.0.0.1:8643, or off"
+        );
+    }
+}

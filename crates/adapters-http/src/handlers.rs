@@ -1,0 +1,3 @@
+//! One file for each resource of the control server.
+
+pub(crate) mod health;

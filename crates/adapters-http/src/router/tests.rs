@@ -1,0 +1,85 @@
+//! The control server over real HTTP on a loopback port.
+
+use super::router;
+use crate::ControlConfig;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+
+/// What came back: status, media type, body.
+type Answer = (u16, String, serde_json::Value);
+
+async fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = router(&ControlConfig::default(), "1.2.3");
+    let server = tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(format!("http://{address}{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let answer = client
+        .request(request.body(Empty::<Bytes>::new()).unwrap())
+        .await
+        .unwrap();
+    let status = answer.status().as_u16();
+    let media_type = answer.headers()["content-type"].to_str().unwrap().into();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    server.abort();
+    (status, media_type, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn health_names_status_and_version() {
+    let (status, media_type, body) = ask("GET", "/health", &[]).await;
+    assert_eq!((status, media_type.as_str()), (200, "application/json"));
+    assert_eq!(
+        body,
+        serde_json::json!({"status": "ok", "version": "1.2.3"})
+    );
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_problems() {
+    let (status, media_type, body) = ask("GET", "/nothing", &[]).await;
+    assert_eq!(
+        (status, media_type.as_str()),
+        (404, "application/problem+json")
+    );
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "type": "about:blank",
+            "title": "Not Found",
+            "status": 404,
+            "detail": "nothing is served under this path",
+        })
+    );
+    let (status, media_type, body) = ask("POST", "/health", &[]).await;
+    assert_eq!(
+        (status, media_type.as_str()),
+        (405, "application/problem+json")
+    );
+    assert_eq!(body["title"], "Method Not Allowed");
+}
+
+#[tokio::test]
+async fn foreign_hosts_and_origins_are_refused_on_every_path() {
+    for path in ["/health", "/nothing"] {
+        let (status, media_type, _) = ask("GET", path, &[("host", "evil.example")]).await;
+        assert_eq!(
+            (status, media_type.as_str()),
+            (403, "application/problem+json")
+        );
+        let (status, ..) = ask("GET", path, &[("origin", "http://evil.example")]).await;
+        assert_eq!(status, 403);
+    }
+    let (status, ..) = ask("GET", "/health", &[("origin", "http://localhost:8643")]).await;
+    assert_eq!(status, 200);
+}

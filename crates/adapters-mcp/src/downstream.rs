@@ -1,0 +1,11 @@
+//! Towards clients: standard input and output, Streamable HTTP, and HTTP+SSE of 2024-11-05.
+//!
+//! Each transport turns what a client sends into messages for its
+//! [`ClientSession`](riglm_app::proxy::ClientSession) and implements
+//! [`ClientLink`](riglm_ports::downstream::ClientLink) for what goes back.
+
+pub mod http;
+mod refusal;
+pub mod stdio;
+
+pub use http::ListenConfig;

@@ -1,0 +1,16 @@
+//! The MCP port: Streamable HTTP at `/mcp`, HTTP+SSE of revision 2024-11-05 at `/sse` and
+//! `/messages`.
+
+mod config;
+mod connection;
+mod event_log;
+mod legacy_sse;
+mod reader;
+mod reply;
+mod request;
+mod server;
+mod sessions;
+mod streamable;
+
+pub use config::ListenConfig;
+pub use server::{HttpOptions, HttpServer};

@@ -1,0 +1,191 @@
+//! HTTP+SSE as of revision 2024-11-05: GET opens the one stream of a session and names the
+//! address that messages are posted to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use riglm_app::proxy::ClientSession;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::protocol::Transport;
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::downstream::{ClientLink, Route};
+use tokio::sync::mpsc;
+
+use super::reader::{COMMENT, KEEP_ALIVE, sse_response};
+use super::server::Port;
+use super::{reply, request};
+
+/// How many messages may wait for a client that reads too slowly.
+const QUEUE: usize = 64;
+/// The longest that the sender waits for such a client.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// Serves one HTTP request to `/sse`.
+pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
+    let (head, _) = request.into_parts();
+    let admitted = request::admit(
+        &port.admission,
+        &*port.authenticator,
+        &head.uri,
+        &head.headers,
+    );
+    let principal = match admitted {
+        Ok(principal) => principal,
+        Err(refusal) => return *refusal,
+    };
+    if head.method != Method::GET {
+        return not_allowed("GET");
+    }
+    let (queue, events) = mpsc::channel(QUEUE);
+    let link = Arc::new(SseLink {
+        queue: Mutex::new(Some(queue)),
+    });
+    let accepted = port
+        .proxy
+        .accept(Transport::Sse, &principal, Arc::<SseLink>::clone(&link));
+    let session = match accepted {
+        Ok(session) => session,
+        Err(error) => return reply::error(StatusCode::SERVICE_UNAVAILABLE, &error, None),
+    };
+    let id = match port.legacy.add(Arc::clone(&session), link) {
+        Ok(id) => id,
+        Err(error) => {
+            tracing::error!("no session id can be made: {error}");
+            return reply::empty(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    };
+    let endpoint = Bytes::from(format!(
+        "event: endpoint\ndata: /messages?sessionId={id}\n\n"
+    ));
+    let client = Client { port, id, session };
+    let body = futures_util::stream::unfold(
+        (Some(endpoint), events, client),
+        |(endpoint, mut events, client)| async move {
+            let chunk = match endpoint {
+                Some(endpoint) => endpoint,
+                None => match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
+                    Ok(event) => event?,
+                    Err(_) => COMMENT,
+                },
+            };
+            client.session.touch();
+            Some((
+                Ok::<_, std::convert::Infallible>(chunk),
+                (None, events, client),
+            ))
+        },
+    );
+    sse_response(Body::from_stream(body))
+}
+
+/// Serves one HTTP request to `/messages`.
+pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    let admitted = request::admit(
+        &port.admission,
+        &*port.authenticator,
+        &head.uri,
+        &head.headers,
+    );
+    let principal = match admitted {
+        Ok(principal) => principal,
+        Err(refusal) => return *refusal,
+    };
+    if head.method != Method::POST {
+        return not_allowed("POST");
+    }
+    let Some(id) = head.uri.query().and_then(session_id) else {
+        return reply::invalid(
+            StatusCode::BAD_REQUEST,
+            "the parameter sessionId is missing",
+        );
+    };
+    let Some((session, _)) = port.legacy.find(id, &principal) else {
+        let text = "the session is unknown or has ended; open a new one at /sse";
+        let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
+        return reply::error(StatusCode::NOT_FOUND, &error, None);
+    };
+    let limit = port.proxy.limits().request_body_bytes;
+    let message = match request::message(&head.headers, body, limit).await {
+        Ok(message) => message,
+        Err(refusal) => return *refusal,
+    };
+    // On a task of its own, so that the message arrives whole although the connection may break.
+    let forwarded = tokio::spawn(async move { session.receive(message).await });
+    match forwarded.await {
+        Ok(Ok(())) => reply::empty(StatusCode::ACCEPTED),
+        Ok(Err(error)) => reply::error(reply::status_of(error.code), &error, None),
+        Err(_) => reply::empty(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+fn not_allowed(allowed: &'static str) -> Response {
+    let mut response = reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+    response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+fn session_id(query: &str) -> Option<&str> {
+    query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("sessionId="))
+}
+
+/// The client at the other end of a stream; when the stream is dropped, it is gone.
+struct Client {
+    port: Arc<Port>,
+    id: String,
+    session: Arc<ClientSession>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.port.legacy.remove(&self.id);
+        let session = Arc::clone(&self.session);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { session.close().await });
+        }
+    }
+}
+
+/// The way to a client over its one stream.
+#[derive(Debug)]
+pub(super) struct SseLink {
+    queue: Mutex<Option<mpsc::Sender<Bytes>>>,
+}
+
+#[async_trait]
+impl ClientLink for SseLink {
+    async fn deliver(&self, message: Message, _route: Route) {
+        let queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(queue) = queue else {
+            return;
+        };
+        let line = message.on_one_line();
+        let mut event = BytesMut::with_capacity(line.len() + 24);
+        event.put_slice(b"event: message\ndata: ");
+        event.put_slice(&line);
+        event.put_slice(b"\n\n");
+        if queue.send_timeout(event.freeze(), MAX_WAIT).await.is_err() {
+            tracing::debug!("a message is dropped: the client is gone or does not read");
+        }
+    }
+
+    async fn finish(&self, _request: &RequestId) {}
+
+    async fn close(&self) {
+        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,118 @@
+//! Bodies of server-sent events, fed from an event log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderValue, StatusCode, header};
+use riglm_app::proxy::ClientSession;
+
+use super::event_log::{Cursor, Event, EventLog};
+
+/// How often a comment is sent on a silent stream, so that a dead connection is noticed.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The comment.
+pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+/// How long a client should wait before it reconnects, in milliseconds.
+const RETRY_MS: u64 = 1_000;
+
+/// A reader of one stream; leaves the stream when it is dropped.
+struct Reader {
+    log: Arc<EventLog>,
+    cursor: Cursor,
+    session: Arc<ClientSession>,
+    is_over: bool,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.log.leave(&self.cursor);
+    }
+}
+
+/// What a stream starts with.
+pub(super) struct Opening {
+    /// The event that was taken already.
+    pub(super) first: Option<Event>,
+    /// Start with an event that has an id and no data, to resume from (SEP-1699).
+    pub(super) is_primed: bool,
+}
+
+/// Returns a response whose body is the stream at `cursor`.
+pub(super) fn event_stream(
+    log: Arc<EventLog>,
+    cursor: Cursor,
+    session: Arc<ClientSession>,
+    opening: Opening,
+) -> Response {
+    let stream = cursor.stream;
+    let mut head = BytesMut::new();
+    if opening.is_primed {
+        head.put_slice(format!("id: {stream}-0\nretry: {RETRY_MS}\ndata: \n\n").as_bytes());
+    }
+    let mut is_over = false;
+    if let Some(first) = opening.first {
+        is_over = first.is_last;
+        put_event(&mut head, stream, &first);
+    }
+    let reader = Reader {
+        log,
+        cursor,
+        session,
+        is_over,
+    };
+    // The first chunk is never empty: it makes the server send the headers at once.
+    let head = if head.is_empty() {
+        COMMENT
+    } else {
+        head.freeze()
+    };
+    let events = futures_util::stream::unfold((Some(head), reader), |(head, mut reader)| async {
+        if let Some(head) = head {
+            return Some((head, (None, reader)));
+        }
+        if reader.is_over {
+            return None;
+        }
+        let next = reader.log.next(&mut reader.cursor);
+        let chunk = match tokio::time::timeout(KEEP_ALIVE, next).await {
+            Ok(Some(event)) => {
+                reader.is_over = event.is_last;
+                let mut chunk = BytesMut::with_capacity(event.data.len() + 48);
+                put_event(&mut chunk, reader.cursor.stream, &event);
+                chunk.freeze()
+            }
+            Ok(None) => return None,
+            Err(_) => COMMENT,
+        };
+        reader.session.touch();
+        Some((chunk, (None, reader)))
+    });
+    let body = futures_util::StreamExt::map(events, Ok::<_, std::convert::Infallible>);
+    sse_response(Body::from_stream(body))
+}
+
+/// Returns a response of server-sent events with this body.
+pub(super) fn sse_response(body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn put_event(chunk: &mut BytesMut, stream: u64, event: &Event) {
+    chunk.put_slice(format!("id: {stream}-{}\ndata: ", event.number).as_bytes());
+    chunk.put_slice(&event.data);
+    chunk.put_slice(b"\n\n");
+}

@@ -1,0 +1,189 @@
+//! What is read of an HTTP request before anything of MCP: who sends it, what it accepts, and its
+//! body within the limits.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, Uri, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use riglm_domain::admission::Admission;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::authenticator::Authenticator;
+
+use super::reply;
+use crate::downstream::refusal::{too_large, unreadable};
+
+/// The longest that a body may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Checks `Host`, `Origin` and the key of a request. The error is the response that refuses it;
+/// it is boxed because it is large and rare.
+pub(super) fn admit(
+    admission: &Admission,
+    authenticator: &dyn Authenticator,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Principal, Box<Response>> {
+    let values = |name| {
+        headers
+            .get_all(name)
+            .iter()
+            .map(http::HeaderValue::as_bytes)
+    };
+    let target = uri.authority().map(http::uri::Authority::as_str);
+    if let Err(refused) = admission.check(values(header::HOST), values(header::ORIGIN), target) {
+        let error = RpcError::new(RpcErrorCode::Forbidden, refused.to_string());
+        return Err(Box::new(reply::error(StatusCode::FORBIDDEN, &error, None)));
+    }
+    authenticator.authenticate(bearer(headers)).ok_or_else(|| {
+        let text = "a bearer key that this server knows is required";
+        let error = RpcError::new(RpcErrorCode::Forbidden, text);
+        Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
+    })
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+/// Returns whether the `Accept` header allows a media type. A request without one accepts all.
+pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let (family, _) = media_type.split_once('/').unwrap_or((media_type, ""));
+    let mut has_any = false;
+    for value in headers.get_all(header::ACCEPT) {
+        has_any = true;
+        let Ok(value) = value.to_str() else { continue };
+        for range in value.split(',') {
+            let range = range.split(';').next().unwrap_or_default().trim();
+            let is_family = range.strip_suffix("/*").is_some_and(|of| of == family);
+            if range.eq_ignore_ascii_case(media_type) || range == "*/*" || is_family {
+                return true;
+            }
+        }
+    }
+    !has_any
+}
+
+/// Returns whether the body is JSON by its content type.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Reads the body and the message in it.
+pub(super) async fn message(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Message, Box<Response>> {
+    if !is_json(headers) {
+        let text = "the content type must be application/json";
+        return Err(Box::new(reply::invalid(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            text,
+        )));
+    }
+    let bytes = match tokio::time::timeout(BODY_WITHIN, collect(body, limit)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(BodyError::TooLarge)) => {
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            return Err(Box::new(reply::error(status, &too_large(limit), None)));
+        }
+        Ok(Err(BodyError::Broken)) => {
+            let text = "the body ended before it was complete";
+            return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
+        }
+        Err(_) => {
+            let text = "the body did not arrive in time";
+            return Err(Box::new(reply::invalid(StatusCode::REQUEST_TIMEOUT, text)));
+        }
+    };
+    Message::parse(&bytes).map_err(|source| {
+        let (error, id): (RpcError, Option<RequestId>) = unreadable(source);
+        Box::new(reply::error(StatusCode::BAD_REQUEST, &error, id.as_ref()))
+    })
+}
+
+enum BodyError {
+    TooLarge,
+    Broken,
+}
+
+/// Collects a body. One that came in one piece, as most do, is not copied.
+async fn collect(mut body: Body, limit: usize) -> Result<Bytes, BodyError> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
+        return Err(BodyError::TooLarge);
+    }
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+            continue;
+        };
+        if whole.len() + data.len() > limit {
+            return Err(BodyError::TooLarge);
+        }
+        if whole.is_empty() {
+            if body.is_end_stream() {
+                return Ok(data);
+            }
+            whole.reserve(announced);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn accept_is_read_as_a_list_of_ranges() {
+        let both = with(header::ACCEPT, "application/json, text/event-stream;q=0.9");
+        assert!(accepts(&both, "text/event-stream") && accepts(&both, "application/json"));
+        assert!(accepts(&HeaderMap::new(), "text/event-stream"));
+        assert!(accepts(&with(header::ACCEPT, "*/*"), "text/event-stream"));
+        assert!(accepts(
+            &with(header::ACCEPT, "text/*"),
+            "text/event-stream"
+        ));
+        assert!(!accepts(
+            &with(header::ACCEPT, "application/json"),
+            "text/event-stream"
+        ));
+    }
+
+    #[test]
+    fn the_content_type_may_have_parameters() {
+        assert!(is_json(&with(
+            header::CONTENT_TYPE,
+            "Application/JSON; charset=utf-8"
+        )));
+        assert!(!is_json(&with(header::CONTENT_TYPE, "text/plain")));
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_a_bearer_key_is_a_key() {
+        assert_eq!(
+            bearer(&with(header::AUTHORIZATION, "bearer abc ")),
+            Some("abc")
+        );
+        assert_eq!(bearer(&with(header::AUTHORIZATION, "Basic abc")), None);
+    }
+}

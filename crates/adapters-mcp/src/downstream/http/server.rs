@@ -1,0 +1,150 @@
+//! The listening socket, its connections, and the routes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use riglm_app::proxy::Proxy;
+use riglm_domain::admission::Admission;
+use riglm_ports::authenticator::Authenticator;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::HttpLink;
+use super::legacy_sse::SseLink;
+use super::sessions::Sessions;
+use super::{legacy_sse, streamable};
+
+/// The longest that the head of a request may take to arrive.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// The largest head of a request.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The longest that open connections may take to end at shutdown.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// The wait after a failed accept, which happens when the process has no descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// How the MCP port is set up.
+#[derive(Debug)]
+pub struct HttpOptions {
+    /// The address to listen on; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Who may talk to the port.
+    pub admission: Admission,
+    /// Tells who is calling.
+    pub authenticator: Arc<dyn Authenticator>,
+}
+
+/// What the handlers share.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) admission: Admission,
+    pub(super) authenticator: Arc<dyn Authenticator>,
+    pub(super) streamable: Sessions<HttpLink>,
+    pub(super) legacy: Sessions<SseLink>,
+}
+
+/// The MCP port, bound and not served yet.
+#[derive(Debug)]
+pub struct HttpServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    port: Arc<Port>,
+}
+
+impl HttpServer {
+    /// Binds the address.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the operating system when the address cannot be bound.
+    pub async fn bind(proxy: Arc<Proxy>, config: HttpOptions) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(config.address).await?;
+        let address = listener.local_addr()?;
+        let port = Port {
+            proxy,
+            admission: config.admission,
+            authenticator: config.authenticator,
+            streamable: Sessions::new(),
+            legacy: Sessions::new(),
+        };
+        Ok(Self {
+            listener,
+            address,
+            port: Arc::new(port),
+        })
+    }
+
+    /// Returns the address that was bound.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is cancelled; then lets requests in flight end, ends all sessions and
+    /// closes the connections.
+    pub async fn serve(self, stop: CancellationToken) {
+        let proxy = Arc::clone(&self.port.proxy);
+        let router = Router::new()
+            .route("/mcp", any(streamable::serve))
+            .route("/sse", any(legacy_sse::open))
+            .route("/messages", any(legacy_sse::post))
+            .with_state(self.port);
+        let connections = TaskTracker::new();
+        let close = CancellationToken::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = stop.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let served = serve_connection(stream, router.clone(), close.clone());
+                    connections.spawn(served);
+                }
+                Err(error) => {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+        drop(self.listener);
+        proxy.shutdown().await;
+        close.cancel();
+        connections.close();
+        if tokio::time::timeout(CLOSE_WITHIN, connections.wait())
+            .await
+            .is_err()
+        {
+            tracing::debug!("connections were still open at the end");
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, router: Router, close: CancellationToken) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!("TCP_NODELAY cannot be set: {error}");
+    }
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = close.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!("a connection ended with an error: {error}");
+    }
+}

@@ -1,0 +1,330 @@
+//! Streamable HTTP: POST sends, GET listens or resumes, DELETE ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use riglm_app::proxy::ClientSession;
+use riglm_domain::message::{Envelope, Message, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+
+use super::connection::HttpLink;
+use super::event_log::{Cursor, StreamError};
+use super::reader::{Opening, event_stream};
+use super::server::Port;
+use super::{reply, request};
+
+/// The header that carries the session id.
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The header that carries the agreed revision.
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The header that carries the id of the last event that a client saw.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A request that is answered within this time gets one JSON body; a longer one gets a stream,
+/// which can carry messages meanwhile and be resumed.
+const JSON_WITHIN: Duration = Duration::from_millis(250);
+
+type Refusal = Box<Response>;
+
+/// Serves one HTTP request to `/mcp`.
+pub(super) async fn serve(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    let admitted = request::admit(
+        &port.admission,
+        &*port.authenticator,
+        &head.uri,
+        &head.headers,
+    );
+    let outcome = match admitted {
+        Err(refusal) => Err(refusal),
+        Ok(principal) => match head.method {
+            Method::POST => post(&port, &principal, &head.headers, body).await,
+            Method::GET => get(&port, &principal, &head.headers),
+            Method::DELETE => delete(&port, &principal, &head.headers).await,
+            _ => Err(Box::new(not_allowed())),
+        },
+    };
+    outcome.unwrap_or_else(|refusal| *refusal)
+}
+
+fn not_allowed() -> Response {
+    let mut response = reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+    response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+    response
+}
+
+async fn post(
+    port: &Arc<Port>,
+    principal: &Principal,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let can_stream = request::accepts(headers, "text/event-stream");
+    let can_json = request::accepts(headers, "application/json");
+    if !can_stream || !can_json {
+        let text = "the client must accept application/json and text/event-stream";
+        return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
+    }
+    let message = request::message(headers, body, port.proxy.limits().request_body_bytes).await?;
+    if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
+        return initialize(port, principal, message).await;
+    }
+    let (session, link) = find(port, principal, headers)?;
+    if message.is_batch()
+        && !session
+            .revision()
+            .is_none_or(|revision| revision.allows_batches())
+    {
+        let text = "the revision of this session has no JSON-RPC batches";
+        return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
+    }
+    let ids = request_ids(&message);
+    if ids.is_empty() {
+        return Ok(match forward(session, message).await {
+            Ok(()) => reply::empty(StatusCode::ACCEPTED),
+            Err(error) => reply::error(reply::status_of(error.code), &error, None),
+        });
+    }
+    let cursor = link
+        .log
+        .open(&ids)
+        .map_err(|error| Box::new(refuse_stream(error, ids.first())))?;
+    let patience = if message.is_batch() {
+        Duration::ZERO
+    } else {
+        JSON_WITHIN
+    };
+    spawn_forward(Arc::clone(&session), message);
+    Ok(answer(session, &link, cursor, patience).await)
+}
+
+/// Starts a session with its first message.
+async fn initialize(
+    port: &Arc<Port>,
+    principal: &Principal,
+    message: Message,
+) -> Result<Response, Refusal> {
+    let ids = request_ids(&message);
+    let link = Arc::new(HttpLink::new());
+    let session = port
+        .proxy
+        .accept(
+            Transport::StreamableHttp,
+            principal,
+            Arc::<HttpLink>::clone(&link),
+        )
+        .map_err(|error| {
+            Box::new(reply::error(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &error,
+                ids.first(),
+            ))
+        })?;
+    let mut unborn = Unborn(Some(Arc::clone(&session)));
+    let cursor = link
+        .log
+        .open(&ids)
+        .map_err(|error| Box::new(refuse_stream(error, ids.first())))?;
+    spawn_forward(Arc::clone(&session), message);
+    // No hurry to stream: whether there is a session at all is known with the answer.
+    let patience = port.proxy.limits().call_timeout_max;
+    let mut response = answer(Arc::clone(&session), &link, cursor, patience).await;
+    if !session.is_initialized() {
+        return Ok(response);
+    }
+    let id = port.streamable.add(session, link).map_err(|error| {
+        tracing::error!("no session id can be made: {error}");
+        Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR))
+    })?;
+    let id = HeaderValue::try_from(id)
+        .map_err(|_| Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)))?;
+    response.headers_mut().insert(SESSION_ID, id);
+    unborn.0 = None;
+    Ok(response)
+}
+
+/// A session whose client does not know its id yet. Dropped before that, it is ended: the
+/// handshake failed or the client went away during it.
+struct Unborn(Option<Arc<ClientSession>>);
+
+impl Drop for Unborn {
+    fn drop(&mut self) {
+        if let (Some(session), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
+        {
+            runtime.spawn(async move { session.close().await });
+        }
+    }
+}
+
+/// Opens the standalone stream, or takes up a broken one.
+fn get(port: &Arc<Port>, principal: &Principal, headers: &HeaderMap) -> Result<Response, Refusal> {
+    if !request::accepts(headers, "text/event-stream") {
+        let text = "the client must accept text/event-stream";
+        return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
+    }
+    let (session, link) = find(port, principal, headers)?;
+    session.touch();
+    let opened = match headers.get(LAST_EVENT_ID) {
+        None => link.log.listen(),
+        Some(id) => id
+            .to_str()
+            .map_err(|_| StreamError::UnknownEvent)
+            .and_then(|id| link.log.resume(id)),
+    };
+    let cursor = opened.map_err(|error| Box::new(refuse_stream(error, None)))?;
+    let is_primed = primes(&session) && !headers.contains_key(LAST_EVENT_ID);
+    let opening = Opening {
+        first: None,
+        is_primed,
+    };
+    Ok(event_stream(
+        Arc::clone(&link.log),
+        cursor,
+        session,
+        opening,
+    ))
+}
+
+/// Ends a session.
+async fn delete(
+    port: &Arc<Port>,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<Response, Refusal> {
+    let (session, _) = find(port, principal, headers)?;
+    if let Some(id) = headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
+        port.streamable.remove(id);
+    }
+    let closed = tokio::spawn(async move { session.close().await });
+    Ok(match closed.await {
+        Ok(()) => reply::empty(StatusCode::NO_CONTENT),
+        Err(_) => reply::empty(StatusCode::INTERNAL_SERVER_ERROR),
+    })
+}
+
+/// Returns the session that a request names, if the caller may use it.
+fn find(
+    port: &Port,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<(Arc<ClientSession>, Arc<HttpLink>), Refusal> {
+    let Some(id) = headers.get(SESSION_ID) else {
+        let text = "the header Mcp-Session-Id is missing; start with initialize";
+        return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
+    };
+    let found = id
+        .to_str()
+        .ok()
+        .and_then(|id| port.streamable.find(id, principal));
+    let Some((session, link)) = found else {
+        let text = "the session is unknown or has ended; start a new one with initialize";
+        let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
+        return Err(Box::new(reply::error(StatusCode::NOT_FOUND, &error, None)));
+    };
+    if let Some(version) = headers.get(PROTOCOL_VERSION) {
+        let version = version.to_str().map(Revision::new).ok();
+        let is_fine = version
+            .is_some_and(|version| version.is_known() || session.revision() == Some(version));
+        if !is_fine {
+            let text = "the header MCP-Protocol-Version names a revision that this server lacks";
+            return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
+        }
+    }
+    Ok((session, link))
+}
+
+/// Returns the response that carries the answer to what was posted: one JSON body when the answer
+/// comes within `patience` and is all there is, or else a stream.
+async fn answer(
+    session: Arc<ClientSession>,
+    link: &HttpLink,
+    mut cursor: Cursor,
+    patience: Duration,
+) -> Response {
+    let first = tokio::time::timeout(patience, link.log.next(&mut cursor)).await;
+    let first = match first {
+        Ok(Some(event)) if event.is_last && event.number == 1 => {
+            link.log.forget(cursor.stream);
+            return reply::json(StatusCode::OK, event.data);
+        }
+        Ok(first) => first,
+        Err(_) => None,
+    };
+    let opening = Opening {
+        first,
+        is_primed: primes(&session),
+    };
+    event_stream(Arc::clone(&link.log), cursor, session, opening)
+}
+
+fn primes(session: &ClientSession) -> bool {
+    session.is_initialized()
+        && session
+            .revision()
+            .is_some_and(|revision| revision.primes_streams())
+}
+
+/// Hands a message to the session on a task of its own, so that it arrives whole although the
+/// client's connection may break meanwhile.
+async fn forward(session: Arc<ClientSession>, message: Message) -> Result<(), RpcError> {
+    let forwarded = tokio::spawn(async move { session.receive(message).await }).await;
+    forwarded.unwrap_or_else(|_| {
+        let text = "the message could not be processed";
+        Err(RpcError::new(RpcErrorCode::UpstreamUnavailable, text))
+    })
+}
+
+/// The same for a message whose requests are answered through their stream.
+fn spawn_forward(session: Arc<ClientSession>, message: Message) {
+    tokio::spawn(async move {
+        if let Err(error) = session.receive(message).await {
+            tracing::debug!("a message was not passed on: {}", error.message);
+        }
+    });
+}
+
+fn is_initialize(message: &Message) -> bool {
+    message
+        .single()
+        .and_then(Envelope::as_request)
+        .is_some_and(|(method, _)| method == "initialize")
+}
+
+/// Returns the ids of the requests in a message.
+fn request_ids(message: &Message) -> Vec<RequestId> {
+    message
+        .envelopes()
+        .iter()
+        .filter_map(Envelope::as_request)
+        .map(|(_, id)| id.clone())
+        .collect()
+}
+
+fn refuse_stream(error: StreamError, id: Option<&RequestId>) -> Response {
+    let (status, code, text) = match error {
+        StreamError::DuplicateId => (
+            StatusCode::BAD_REQUEST,
+            RpcErrorCode::InvalidRequest,
+            "a request with this id is in flight already",
+        ),
+        StreamError::UnknownEvent => (
+            StatusCode::BAD_REQUEST,
+            RpcErrorCode::InvalidRequest,
+            "the header Last-Event-ID names an event that is not known any more",
+        ),
+        StreamError::Closed => (
+            StatusCode::NOT_FOUND,
+            RpcErrorCode::SessionNotFound,
+            "the session has ended",
+        ),
+    };
+    reply::error(status, &RpcError::new(code, text), id)
+}

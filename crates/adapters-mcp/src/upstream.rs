@@ -1,0 +1,64 @@
+//! Towards the servers: a child process, Streamable HTTP, or the older HTTP+SSE.
+//!
+//! Every connector gives a client session a connection of its own and passes messages on as
+//! the bytes they are made of. What differs between the transports ends here: the application
+//! sees only `UpstreamLink` and `UpstreamEvents`.
+
+mod config;
+mod detect;
+pub mod guard;
+mod http;
+mod limits;
+mod process_group;
+mod sse;
+mod stdio;
+
+use std::sync::Arc;
+
+use riglm_domain::id::UpstreamName;
+use riglm_ports::upstream::UpstreamConnector;
+use url::Url;
+use validator::Validate;
+
+pub use config::{UpstreamAuth, UpstreamAuthType, UpstreamConfig, UpstreamConfigError};
+pub use detect::DetectConnector;
+pub use guard::Guard;
+pub use http::HttpConnector;
+pub use limits::UpstreamLimits;
+pub use sse::SseConnector;
+pub use stdio::StdioConnector;
+
+/// Returns the connector that `config` describes; `guard` watches over child processes.
+///
+/// # Errors
+///
+/// Returns [`UpstreamConfigError`] when the configuration is invalid or cannot be used.
+pub fn connector(
+    name: UpstreamName,
+    config: &UpstreamConfig,
+    guard: Option<Arc<Guard>>,
+) -> Result<Arc<dyn UpstreamConnector>, UpstreamConfigError> {
+    config.validate()?;
+    let limits = config.limits();
+    if let Some((program, arguments)) = config.command.as_deref().and_then(<[_]>::split_first) {
+        return Ok(Arc::new(StdioConnector {
+            name,
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+            environment: config.env.clone(),
+            directory: config.cwd.clone(),
+            limits,
+            guard,
+        }));
+    }
+    let url = config.url.as_deref().unwrap_or_default();
+    let (prefix, url) = config::split_prefix(url);
+    let url = Url::parse(url).map_err(UpstreamConfigError::Url)?;
+    let headers = config.header_map()?;
+    let endpoint = Arc::new(http::Endpoint::new(name, url, headers, limits)?);
+    Ok(if prefix.is_empty() {
+        Arc::new(DetectConnector::new(endpoint))
+    } else {
+        Arc::new(SseConnector::new(endpoint))
+    })
+}

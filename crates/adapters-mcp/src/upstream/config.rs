@@ -1,0 +1,276 @@
+//! The configuration section of one upstream.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use validator::{Validate, ValidationError, ValidationErrors};
+
+use super::limits::UpstreamLimits;
+
+/// How one upstream is reached: a program or a URL.
+#[derive(Clone, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "one_way_in"))]
+pub struct UpstreamConfig {
+    /// The address of a server: `http(s)://` for Streamable HTTP, which falls back to HTTP+SSE
+    /// where the server speaks only that; `sse+http(s)://` for HTTP+SSE.
+    pub url: Option<String>,
+    /// A program and its arguments; no shell is involved.
+    pub command: Option<Vec<String>>,
+    /// Variables added to the program's environment.
+    pub env: BTreeMap<String, String>,
+    /// The program's working directory; the proxy's own by default.
+    pub cwd: Option<PathBuf>,
+    /// Headers of every request to the URL.
+    pub headers: BTreeMap<String, SecretString>,
+    /// The credentials for the URL.
+    pub auth: Option<UpstreamAuth>,
+    /// How long making a connection may take, as in `3s`.
+    #[serde(with = "humantime_serde")]
+    #[validate(custom(function = "not_zero"))]
+    pub connect_timeout: Duration,
+    /// The largest message taken from the server, in bytes.
+    #[validate(range(min = 1024))]
+    pub max_message_bytes: usize,
+    /// How long each stage of ending a program may take, as in `2s`.
+    #[serde(with = "humantime_serde")]
+    pub shutdown_grace: Duration,
+}
+
+/// The credentials that the proxy itself presents to an upstream.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamAuth {
+    /// The scheme.
+    pub r#type: UpstreamAuthType,
+    /// The token, for the scheme `bearer`.
+    pub token: Option<SecretString>,
+}
+
+/// A scheme of HTTP authentication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamAuthType {
+    /// `Authorization: Bearer TOKEN`.
+    Bearer,
+}
+
+/// Why an upstream cannot be used as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamConfigError {
+    /// A value is out of its range, or the values do not fit together.
+    #[error("invalid upstream configuration")]
+    Invalid(#[from] ValidationErrors),
+    /// The URL cannot be parsed.
+    #[error("upstream url is no URL")]
+    Url(#[source] url::ParseError),
+    /// The URL is of another scheme, or has no host.
+    #[error("upstream url must begin with http://, https://, sse+http:// or sse+https://")]
+    Scheme,
+    /// The URL names a link-local or a metadata address.
+    #[error("upstream url names an address that is not allowed")]
+    Address,
+    /// A header cannot be sent.
+    #[error("upstream header {name:?} is not allowed or its value cannot be sent")]
+    Header {
+        /// The name of the header.
+        name: String,
+    },
+    /// The credentials lack a token.
+    #[error("upstream auth of type bearer needs a token")]
+    NoToken,
+    /// The HTTP client cannot be set up, which mostly means TLS.
+    #[error("failed to set up the HTTP client of an upstream")]
+    Client(#[source] reqwest::Error),
+}
+
+/// Headers that the proxy itself sets, because the protocol gives them a meaning.
+const RESERVED_HEADERS: [&str; 9] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+impl Default for UpstreamConfig {
+    fn default() -> Self {
+        let limits = UpstreamLimits::default();
+        Self {
+            url: None,
+            command: None,
+            env: BTreeMap::new(),
+            cwd: None,
+            headers: BTreeMap::new(),
+            auth: None,
+            connect_timeout: limits.connect_timeout,
+            max_message_bytes: limits.max_message_bytes,
+            shutdown_grace: limits.shutdown_grace,
+        }
+    }
+}
+
+impl fmt::Debug for UpstreamConfig {
+    /// Leaves out what may hold a secret: values of variables and headers, arguments, and all of
+    /// the URL but its origin.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = self.url.as_deref().map(|url| {
+            let (prefix, rest) = split_prefix(url);
+            let origin = url::Url::parse(rest).map(|url| url.origin().ascii_serialization());
+            format!("{prefix}{}", origin.as_deref().unwrap_or("?"))
+        });
+        f.debug_struct("UpstreamConfig")
+            .field("url", &url)
+            .field(
+                "program",
+                &self.command.as_ref().and_then(|argv| argv.first()),
+            )
+            .field("env", &self.env.keys())
+            .field("cwd", &self.cwd)
+            .field("headers", &self.headers.keys())
+            .field("auth", &self.auth.as_ref().map(|auth| auth.r#type))
+            .field("connect_timeout", &self.connect_timeout)
+            .field("max_message_bytes", &self.max_message_bytes)
+            .field("shutdown_grace", &self.shutdown_grace)
+            .finish()
+    }
+}
+
+impl UpstreamConfig {
+    /// Returns the bounds of a connection.
+    pub(super) fn limits(&self) -> UpstreamLimits {
+        UpstreamLimits {
+            connect_timeout: self.connect_timeout,
+            max_message_bytes: self.max_message_bytes,
+            shutdown_grace: self.shutdown_grace,
+            ..UpstreamLimits::default()
+        }
+    }
+
+    /// Returns the configured headers and credentials, marked as secrets.
+    pub(super) fn header_map(&self) -> Result<HeaderMap, UpstreamConfigError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let (name, value) = header(name, value.expose_secret())?;
+            headers.insert(name, value);
+        }
+        if let Some(auth) = &self.auth {
+            let UpstreamAuthType::Bearer = auth.r#type;
+            let token = auth.token.as_ref().ok_or(UpstreamConfigError::NoToken)?;
+            let value = format!("Bearer {}", token.expose_secret());
+            let (name, value) = header(AUTHORIZATION.as_str(), &value)?;
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// Splits `sse+` off a URL.
+pub(super) fn split_prefix(url: &str) -> (&str, &str) {
+    match url.strip_prefix("sse+") {
+        Some(rest) => url.split_at(url.len() - rest.len()),
+        None => ("", url),
+    }
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), UpstreamConfigError> {
+    let refused = || UpstreamConfigError::Header { name: name.into() };
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+    if RESERVED_HEADERS.contains(&parsed.as_str()) {
+        return Err(refused());
+    }
+    let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
+    value.set_sensitive(true);
+    Ok((parsed, value))
+}
+
+fn one_way_in(config: &UpstreamConfig) -> Result<(), ValidationError> {
+    let complaint =
+        |text: &'static str| Err(ValidationError::new("upstream").with_message(text.into()));
+    match (&config.url, &config.command) {
+        (None, None) | (Some(_), Some(_)) => {
+            complaint("exactly one of url and command must be given")
+        }
+        (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => {
+            complaint("command must begin with a program")
+        }
+        (None, Some(_)) if !config.headers.is_empty() || config.auth.is_some() => {
+            complaint("headers and auth need a url")
+        }
+        (Some(_), None) if !config.env.is_empty() || config.cwd.is_some() => {
+            complaint("env and cwd need a command")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_zero(duration: &Duration) -> Result<(), ValidationError> {
+    if duration.is_zero() {
+        return Err(ValidationError::new("range").with_message("must be longer than 0s".into()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(json: &str) -> UpstreamConfig {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_server_has_either_a_url_or_a_command() {
+        for invalid in [
+            "{}",
+            r#"{"url":"http://a","command":["b"]}"#,
+            r#"{"command":[]}"#,
+            r#"{"command":["a"],"headers":{"X-A":"1"}}"#,
+            r#"{"url":"http://a","cwd":"/"}"#,
+            r#"{"url":"http://a","connect_timeout":"0s"}"#,
+        ] {
+            assert!(config(invalid).validate().is_err(), "{invalid}");
+        }
+        assert!(
+            config(r#"{"url":"http://a","connect_timeout":"5s"}"#)
+                .validate()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named() {
+        let error = serde_json::from_str::<UpstreamConfig>(r#"{"ulr":"x"}"#).unwrap_err();
+        assert!(error.to_string().contains("`ulr`"), "{error}");
+    }
+
+    #[test]
+    fn credentials_become_a_header_and_stay_out_of_debug_output() {
+        let config = config(
+            r#"{"url":"https://u:hunter2@h/p?t=hunter2","headers":{"X-Key":"hunter2"},
+                "auth":{"type":"bearer","token":"hunter2"}}"#,
+        );
+        let headers = config.header_map().unwrap();
+        assert_eq!(headers["authorization"], "Bearer hunter2");
+        assert_eq!(headers["x-key"], "hunter2");
+        assert!(!format!("{config:?} {headers:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn headers_of_the_protocol_cannot_be_configured() {
+        let config = config(r#"{"url":"http://h","headers":{"MCP-Session-Id":"x"}}"#);
+        assert_eq!(
+            config.header_map().unwrap_err().to_string(),
+            "upstream header \"MCP-Session-Id\" is not allowed or its value cannot be sent"
+        );
+    }
+}

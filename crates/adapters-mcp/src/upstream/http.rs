@@ -1,0 +1,140 @@
+//! Upstreams that speak Streamable HTTP (revisions 2025-03-26 to 2025-11-25).
+//!
+//! A connection has no socket of its own: each message is a POST, and what the server says on
+//! its own account comes over one GET stream. The link holds what ties them together, the
+//! session id and the revision (see [`session`]); one [`exchange`] follows one request to its
+//! answer. The stateless revision 2026-07-28 differs in the headers of a request and has no
+//! session; it belongs beside [`session`], the exchange stays.
+
+mod address;
+pub(super) mod endpoint;
+pub(super) mod event_stream;
+mod exchange;
+mod post_body;
+pub(super) mod reply;
+mod session;
+mod standalone;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::{Message, RequestId};
+use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+pub(super) use endpoint::Endpoint;
+use exchange::Exchange;
+use session::Session;
+
+/// Connects to one Streamable HTTP endpoint; all connections share one pool of sockets.
+#[derive(Debug)]
+pub struct HttpConnector {
+    endpoint: Arc<Endpoint>,
+}
+
+impl HttpConnector {
+    /// Returns a connector for the server at `endpoint`.
+    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self { endpoint }
+    }
+}
+
+#[async_trait]
+impl UpstreamConnector for HttpConnector {
+    fn name(&self) -> &UpstreamName {
+        &self.endpoint.name
+    }
+
+    /// Never fails: a server that cannot be reached is reported with the first message.
+    async fn connect(
+        &self,
+        events: Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+        let closing = CancellationToken::new();
+        let session = Arc::new(Session::new(self.endpoint.clone(), events, closing.clone()));
+        Ok(Arc::new(HttpLink {
+            session,
+            tasks: TaskTracker::new(),
+            closing: closing.drop_guard(),
+        }))
+    }
+}
+
+/// The sending half of a connection over Streamable HTTP.
+#[derive(Debug)]
+struct HttpLink {
+    session: Arc<Session>,
+    tasks: TaskTracker,
+    /// Ends every task when the link is dropped without a close.
+    closing: DropGuard,
+}
+
+impl HttpLink {
+    /// Starts the exchange and waits until the request has been handed to the socket, so that
+    /// the next message cannot overtake it.
+    async fn exchange(
+        &self,
+        message: Message,
+        requests: Vec<RequestId>,
+    ) -> Result<(), UpstreamError> {
+        let events = self.session.events()?;
+        let (on_its_way, is_on_its_way) = oneshot::channel();
+        let exchange = Exchange::new(self.session.clone(), events, requests);
+        self.tasks.spawn(exchange.run(message, on_its_way));
+        // The other end is dropped when the request cannot be sent, which is reported as an event.
+        let deadline = self.session.endpoint.limits.accept_timeout;
+        let _ = tokio::time::timeout(deadline, is_on_its_way).await;
+        Ok(())
+    }
+
+    /// Has the server accept a notification or a response. The POST is a task of its own, so
+    /// that a caller who goes away does not cut it short.
+    async fn deliver(&self, message: Message) -> Result<(), UpstreamError> {
+        let events = self.session.events()?;
+        let (report, outcome) = oneshot::channel();
+        let session = self.session.clone();
+        let body = message.clone();
+        self.tasks
+            .spawn(async move { session.deliver(body, report).await });
+        outcome.await.unwrap_or_else(|_| Err(session::closed()))?;
+        match message.single().and_then(|envelope| envelope.method()) {
+            Some("notifications/initialized") if self.session.claim_standalone() => {
+                let stream = standalone::run(self.session.clone(), events);
+                self.tasks.spawn(stream);
+            }
+            Some("notifications/cancelled") => self.session.note_cancelled(&message),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl UpstreamLink for HttpLink {
+    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+        let requests: Vec<RequestId> = message
+            .envelopes()
+            .iter()
+            .filter_map(|envelope| envelope.as_request())
+            .map(|(_, id)| id.clone())
+            .collect();
+        if requests.is_empty() {
+            self.deliver(message).await
+        } else {
+            self.exchange(message, requests).await
+        }
+    }
+
+    async fn close(&self) {
+        if !self.session.take_events() {
+            return;
+        }
+        self.closing.token().cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.session.delete().await;
+    }
+}

@@ -1,0 +1,97 @@
+//! Which addresses a configured host name may stand for.
+//!
+//! A name is looked up anew for every connection, so whoever controls it could point it at the
+//! link-local addresses where clouds hand out credentials. Loopback and private networks are
+//! where MCP servers run; they are allowed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// The metadata service of AWS over IPv6.
+const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
+/// The metadata services of Alibaba Cloud and Oracle Cloud, outside of the link-local range.
+const OTHER_METADATA: [Ipv4Addr; 2] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+
+/// A name has only addresses that are refused.
+#[derive(Debug, thiserror::Error)]
+#[error("the name stands for an address that is not allowed")]
+pub(super) struct AddressRefused;
+
+/// A name could not be looked up.
+#[derive(Debug, thiserror::Error)]
+#[error("the name could not be resolved")]
+pub(super) struct NotResolved(#[source] std::io::Error);
+
+/// Looks names up with the operating system and leaves out the addresses that are refused.
+#[derive(Debug)]
+pub(super) struct GuardedResolver;
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0))
+                .await
+                .map_err(NotResolved)?;
+            let allowed: Vec<SocketAddr> =
+                found.filter(|address| is_allowed(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err(AddressRefused.into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Returns whether connections to `address` may be made.
+pub(super) fn is_allowed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            !(v4.is_link_local()
+                || v4.is_unspecified()
+                || v4.is_broadcast()
+                || v4.is_multicast()
+                || OTHER_METADATA.contains(&v4))
+        }
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => is_allowed(IpAddr::V4(v4)),
+            None => {
+                !(v6.is_unicast_link_local()
+                    || v6.is_unspecified()
+                    || v6.is_multicast()
+                    || v6 == AWS_METADATA)
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_and_link_local_addresses_are_refused_in_every_notation() {
+        let refused = [
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "fe80::1",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "0.0.0.0",
+            "::",
+        ];
+        for address in refused {
+            assert!(!is_allowed(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn loopback_private_and_public_addresses_are_allowed() {
+        for address in ["127.0.0.1", "::1", "10.1.2.3", "192.168.0.9", "1.1.1.1"] {
+            assert!(is_allowed(address.parse().unwrap()), "{address}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One HTTP server: the client with its sockets, and the rules for every request to it.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, LOCATION};
+use http::{Method, StatusCode};
+use reqwest::{Client, Request, Response};
+use riglm_domain::id::UpstreamName;
+use riglm_ports::upstream::UpstreamError;
+use tokio::sync::oneshot;
+use url::{Host, Url};
+
+use super::super::config::UpstreamConfigError;
+use super::super::limits::UpstreamLimits;
+use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed};
+use super::post_body::PostBody;
+
+/// Common servers close an idle connection after 5 s. Letting go of it earlier avoids writing
+/// a request to a connection that is being closed, which could not be repeated.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+const MAX_IDLE_CONNECTIONS: usize = 256;
+/// Finds peers that vanished without a word, also below a stream that is silent for hours.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const MAX_REDIRECTS: usize = 3;
+
+/// One configured server.
+pub(in super::super) struct Endpoint {
+    pub(in super::super) name: UpstreamName,
+    pub(in super::super) url: Url,
+    pub(in super::super) limits: UpstreamLimits,
+    /// The configured headers, credentials among them.
+    pub(in super::super) headers: HeaderMap,
+    client: Client,
+}
+
+impl std::fmt::Debug for Endpoint {
+    /// Leaves out the headers and all of the URL but its origin: they may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("name", &self.name)
+            .field("origin", &self.url.origin().ascii_serialization())
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// Returns the endpoint at `url`, to which every request carries `headers`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamConfigError`] for a URL that is not http or https or names an address
+    /// that is not allowed, and when the TLS set-up of the system cannot be used.
+    pub(in super::super) fn new(
+        name: UpstreamName,
+        url: Url,
+        headers: HeaderMap,
+        limits: UpstreamLimits,
+    ) -> Result<Self, UpstreamConfigError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(UpstreamConfigError::Scheme);
+        }
+        let is_local = match url.host() {
+            Some(Host::Ipv4(v4)) if !is_allowed(v4.into()) => {
+                return Err(UpstreamConfigError::Address);
+            }
+            Some(Host::Ipv6(v6)) if !is_allowed(v6.into()) => {
+                return Err(UpstreamConfigError::Address);
+            }
+            Some(Host::Ipv4(v4)) => v4.is_loopback(),
+            Some(Host::Ipv6(v6)) => v6.is_loopback(),
+            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            None => return Err(UpstreamConfigError::Scheme),
+        };
+        // Fails when a provider is installed already, which serves as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .dns_resolver(GuardedResolver)
+            .connect_timeout(limits.connect_timeout)
+            .tcp_nodelay(true)
+            .tcp_keepalive(KEEPALIVE)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false);
+        if url.scheme() == "http" {
+            // Loading the system's certificates takes time, memory, and an installed store.
+            builder = builder.tls_certs_only([]);
+        }
+        if is_local {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(UpstreamConfigError::Client)?;
+        Ok(Self {
+            name,
+            url,
+            limits,
+            headers,
+            client,
+        })
+    }
+
+    /// Posts `message` to `url` and returns the head of the answer, whatever its status; `taken`
+    /// is signalled when the message has been handed to a connection, dropped if it never is.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::Unreachable`] when no connection could be made, and
+    /// [`UpstreamError::Lost`] when it broke before the answer.
+    pub(in super::super) async fn post(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        message: Bytes,
+        mut taken: Option<oneshot::Sender<()>>,
+    ) -> Result<Response, UpstreamError> {
+        let body = || {
+            let body = PostBody::new(message.clone(), taken.take());
+            Some(reqwest::Body::wrap(body))
+        };
+        self.execute(Method::POST, url, headers, body).await
+    }
+
+    /// Sends a request without a body and returns the head of the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::post`] does.
+    pub(in super::super) async fn request(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+    ) -> Result<Response, UpstreamError> {
+        self.execute(method, &self.url, headers, || None).await
+    }
+
+    /// Sends a request, again where the server points to another path of its own.
+    async fn execute(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        mut body: impl FnMut() -> Option<reqwest::Body>,
+    ) -> Result<Response, UpstreamError> {
+        let mut request = Request::new(method.clone(), url.clone());
+        *request.headers_mut() = headers.clone();
+        *request.body_mut() = body();
+        let mut n_redirects = 0;
+        loop {
+            let sent_to = request.url().clone();
+            let response = self
+                .client
+                .execute(request)
+                .await
+                .map_err(|e| failure(&e))?;
+            let Some(target) = redirect(&sent_to, &response) else {
+                return Ok(response);
+            };
+            n_redirects += 1;
+            if n_redirects > MAX_REDIRECTS {
+                return Ok(response);
+            }
+            request = Request::new(method.clone(), target);
+            *request.headers_mut() = headers.clone();
+            *request.body_mut() = body();
+        }
+    }
+}
+
+/// Returns where a request has to be repeated: only within the same origin, as credentials go
+/// with it, and only for the two statuses that keep the method and the body.
+fn redirect(url: &Url, response: &Response) -> Option<Url> {
+    let status = response.status();
+    if status != StatusCode::TEMPORARY_REDIRECT && status != StatusCode::PERMANENT_REDIRECT {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let target = url.join(location).ok()?;
+    (target.origin() == url.origin()).then_some(target)
+}
+
+/// Tells what a request that got no answer met. The texts are fixed, because those of the
+/// libraries name addresses and URLs.
+pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
+    if !error.is_connect() {
+        return UpstreamError::Lost {
+            reason: "the connection broke before the answer".into(),
+        };
+    }
+    let mut reason = if error.is_timeout() {
+        "connecting took too long"
+    } else {
+        "the connection could not be made"
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.is::<AddressRefused>() {
+            reason = "the address is not allowed";
+        } else if error.is::<NotResolved>() {
+            reason = "the name could not be resolved";
+        } else if error.is::<rustls::Error>() {
+            reason = "TLS failed";
+        } else if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => reason = "connection refused",
+                io::ErrorKind::TimedOut => reason = "connecting took too long",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    reason = "no route to the server";
+                }
+                _ => {}
+            }
+            // What an I/O error wraps is not among its sources.
+            if error
+                .get_ref()
+                .is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>)
+            {
+                reason = "TLS failed";
+            }
+        }
+        cause = error.source();
+    }
+    UpstreamError::Unreachable { reason }
+}

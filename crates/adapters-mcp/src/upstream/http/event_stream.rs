@@ -1,0 +1,248 @@
+//! Server-sent events of bounded size, and the place in a stream from which it can be resumed.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use reqwest::Response;
+use riglm_ports::upstream::UpstreamError;
+use sse_stream::{Sse, SseByteStream};
+use tokio::time::Instant;
+
+/// The delay before a stream is resumed, unless the server names one.
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+/// The shortest and the longest delay that a server can ask for.
+const RETRY_RANGE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mins(1));
+/// A stream that stayed open this long was no failure.
+const LONG_LIVED: Duration = Duration::from_secs(5);
+/// Room for the field names and the id of an event, in bytes.
+const FRAMING_BYTES: usize = 4 * 1024;
+/// How many event ids are remembered to tell a repeated event.
+const N_REMEMBERED: usize = 64;
+/// A longer event id is not used.
+const MAX_ID_BYTES: usize = 1024;
+
+type BoxedStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
+
+/// The events of one response.
+pub(in super::super) struct EventStream {
+    events: SseByteStream<Metered>,
+    unread: Arc<AtomicUsize>,
+    limit: usize,
+    opened: Instant,
+}
+
+impl std::fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventStream")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventStream {
+    /// Reads the body of `response` as events of at most `limit` bytes, comments excluded.
+    pub(in super::super) fn new(response: Response, limit: usize) -> Self {
+        let unread = Arc::new(AtomicUsize::new(0));
+        let metered = Metered {
+            bytes: Box::pin(response.bytes_stream()),
+            unread: unread.clone(),
+            limit,
+            at_line_start: true,
+        };
+        Self {
+            events: SseByteStream::new(metered),
+            unread,
+            limit,
+            opened: Instant::now(),
+        }
+    }
+
+    /// Returns whether the stream was worth opening: it brought events, or stayed open for a
+    /// while, as with servers that have their clients poll.
+    pub(in super::super) fn was_fruitful(&self, n_events: usize) -> bool {
+        n_events > 0 || self.opened.elapsed() >= LONG_LIVED
+    }
+
+    /// Returns the next event, `None` when the server ended the stream.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::TooLarge`], [`UpstreamError::Garbled`] for text that is not
+    /// UTF-8, or [`UpstreamError::Lost`]; the stream is over then.
+    pub(in super::super) async fn next(&mut self) -> Result<Option<Sse>, UpstreamError> {
+        let Some(event) = self.events.next().await else {
+            return Ok(None);
+        };
+        self.unread.store(0, Ordering::Relaxed);
+        let data = event.as_ref().ok().and_then(|event| event.data.as_ref());
+        if data.is_some_and(|data| data.len() > self.limit) {
+            return Err(UpstreamError::TooLarge { limit: self.limit });
+        }
+        event.map(Some).map_err(|error| match error {
+            sse_stream::Error::Utf8Parse(_) => UpstreamError::Garbled {
+                reason: "it is not UTF-8",
+            },
+            sse_stream::Error::Body(cause)
+                if matches!(cause.downcast_ref(), Some(ReadError::TooLarge)) =>
+            {
+                UpstreamError::TooLarge { limit: self.limit }
+            }
+            _ => UpstreamError::Lost {
+                reason: "the event stream broke off".into(),
+            },
+        })
+    }
+}
+
+/// Returns the message that an event carries: events of other types and those without data,
+/// which only mark a place, carry none.
+pub(in super::super) fn payload(event: Sse) -> Option<Bytes> {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    let data = event.data.filter(|data| is_message && !data.is_empty())?;
+    Some(Bytes::from(data))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("an event exceeds the limit")]
+    TooLarge,
+    #[error("failed to read the event stream")]
+    Broken(#[source] reqwest::Error),
+}
+
+/// Counts what was read since the last event, so that an endless one cannot fill the memory.
+struct Metered {
+    bytes: BoxedStream<reqwest::Result<Bytes>>,
+    unread: Arc<AtomicUsize>,
+    limit: usize,
+    at_line_start: bool,
+}
+
+impl Stream for Metered {
+    type Item = Result<Bytes, ReadError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // The decoder asks for more only after it has used up what it got, so all that is
+        // counted here belongs to one unfinished event.
+        if self.unread.load(Ordering::Relaxed) > self.limit.saturating_add(FRAMING_BYTES) {
+            return Poll::Ready(Some(Err(ReadError::TooLarge)));
+        }
+        let Some(chunk) = ready!(self.bytes.as_mut().poll_next(cx)) else {
+            return Poll::Ready(None);
+        };
+        let chunk = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) => return Poll::Ready(Some(Err(ReadError::Broken(error)))),
+        };
+        // Comments keep a silent stream alive, for hours maybe; the decoder does not keep them.
+        if !(self.at_line_start && is_comment(&chunk)) {
+            self.unread.fetch_add(chunk.len(), Ordering::Relaxed);
+        }
+        if let Some(last) = chunk.last() {
+            self.at_line_start = *last == b'\n';
+        }
+        Poll::Ready(Some(Ok(chunk)))
+    }
+}
+
+/// Returns whether a chunk that begins with a line is made of whole comments and empty lines.
+fn is_comment(chunk: &[u8]) -> bool {
+    chunk.first() == Some(&b':')
+        && chunk.last() == Some(&b'\n')
+        && chunk
+            .split(|byte| *byte == b'\n')
+            .all(|line| matches!(line.first(), None | Some(b':' | b'\r')))
+}
+
+/// How far a stream was read, over all the responses it comes in.
+#[derive(Debug, Default)]
+pub(in super::super) struct Position {
+    seen: VecDeque<String>,
+    retry: Option<Duration>,
+}
+
+impl Position {
+    /// Takes note of an event; returns whether it is a new one.
+    pub(in super::super) fn note(&mut self, event: &Sse) -> bool {
+        if let Some(millis) = event.retry {
+            let (shortest, longest) = RETRY_RANGE;
+            self.retry = Some(Duration::from_millis(millis).clamp(shortest, longest));
+        }
+        let Some(id) = &event.id else { return true };
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return true;
+        }
+        if self.seen.contains(id) {
+            return false;
+        }
+        if self.seen.len() == N_REMEMBERED {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(id.clone());
+        true
+    }
+
+    /// Returns the id of the last event, after which the stream can be resumed.
+    pub(in super::super) fn last_event(&self) -> Option<&str> {
+        self.seen.back().map(String::as_str)
+    }
+
+    /// Forgets the place, so that the stream starts anew.
+    pub(in super::super) fn forget(&mut self) {
+        self.seen.clear();
+    }
+
+    /// Returns how long to wait before the attempt that follows `n_fruitless` attempts in a
+    /// row that brought nothing. What the server asks for holds for the first; later ones wait
+    /// twice as long each, up to 30 s.
+    pub(in super::super) fn delay(&self, n_fruitless: u32) -> Duration {
+        const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+        let first = self.retry.unwrap_or(DEFAULT_RETRY);
+        let grown = first.saturating_mul(1 << n_fruitless.min(10));
+        grown.min(LONGEST_BACKOFF.max(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_event_is_known_and_an_event_without_id_is_new() {
+        let mut position = Position::default();
+        assert!(position.note(&Sse::default().id("1").data("a")));
+        assert!(position.note(&Sse::default().data("b")));
+        assert!(!position.note(&Sse::default().id("1").data("a")));
+        assert_eq!(position.last_event(), Some("1"));
+    }
+
+    #[test]
+    fn the_delay_is_the_servers_and_grows_while_nothing_comes() {
+        let mut position = Position::default();
+        assert_eq!(position.delay(0), Duration::from_secs(1));
+        position.note(&Sse::default().retry(200));
+        assert_eq!(position.delay(0), Duration::from_millis(200));
+        assert_eq!(position.delay(2), Duration::from_millis(800));
+        assert_eq!(position.delay(40), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn comments_are_told_from_data() {
+        assert!(is_comment(b": ping\n\n:\r\n\r\n"));
+        assert!(!is_comment(b": ping\ndata: x\n"));
+        assert!(!is_comment(b": pi"));
+    }
+
+    #[test]
+    fn only_messages_with_data_are_delivered() {
+        assert_eq!(payload(Sse::default().data("{}")), Some(Bytes::from("{}")));
+        assert_eq!(payload(Sse::default().id("1").data("")), None);
+        assert_eq!(payload(Sse::default().event("ping").data("{}")), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! One request, or one batch with requests in it, from its POST to its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use reqwest::Response;
+use riglm_domain::message::{Message, RequestId};
+use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::event_stream::{EventStream, Position, payload};
+use super::reply::{self, Content};
+use super::session::Session;
+
+/// How long an answered request's stream may stay open.
+const LINGER: Duration = Duration::from_secs(10);
+/// How long a server that accepted a cancellation may still answer.
+const CANCEL_GRACE: Duration = Duration::from_secs(10);
+/// How many attempts to resume a stream may fail in a row.
+const MAX_FAILURES: u32 = 5;
+
+/// An exchange under way.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    session: Arc<Session>,
+    events: Arc<dyn UpstreamEvents>,
+    /// The requests of the message; everything on their stream relates to the first.
+    requests: Vec<RequestId>,
+    /// Those without an answer so far.
+    open: Vec<RequestId>,
+    cancelled: CancellationToken,
+    is_initialize: bool,
+}
+
+/// How a stream of events came to its end.
+#[derive(Debug)]
+enum StreamEnd {
+    Closed,
+    Broken(UpstreamError),
+}
+
+impl Exchange {
+    /// Returns the exchange of a message that holds `requests`, of which there is at least one.
+    pub(super) fn new(
+        session: Arc<Session>,
+        events: Arc<dyn UpstreamEvents>,
+        requests: Vec<RequestId>,
+    ) -> Self {
+        Self {
+            cancelled: session.enter(&requests),
+            session,
+            events,
+            open: requests.clone(),
+            requests,
+            is_initialize: false,
+        }
+    }
+
+    /// Sends `message` and reports what comes back until the exchange is over or the connection
+    /// is closed; `on_its_way` is signalled when a socket has the message.
+    pub(super) async fn run(mut self, message: Message, on_its_way: oneshot::Sender<()>) {
+        let closing = self.session.closing.clone();
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => {}
+            () = self.run_to_end(message, on_its_way) => {}
+        }
+        self.session.leave(&self.requests);
+    }
+
+    async fn run_to_end(&mut self, message: Message, on_its_way: oneshot::Sender<()>) {
+        let cancelled = self.cancelled.clone();
+        let outcome = tokio::select! {
+            outcome = self.exchange(message, on_its_way) => outcome,
+            () = async { cancelled.cancelled().await; tokio::time::sleep(CANCEL_GRACE).await; } => Ok(()),
+        };
+        let error = outcome.err().unwrap_or(UpstreamError::NoAnswer);
+        for request in std::mem::take(&mut self.open) {
+            self.events.unanswered(request, error.clone()).await;
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        message: Message,
+        on_its_way: oneshot::Sender<()>,
+    ) -> Result<(), UpstreamError> {
+        self.is_initialize = message
+            .envelopes()
+            .iter()
+            .any(|envelope| envelope.method() == Some("initialize"));
+        let headers = self.session.post_headers();
+        let names_session = Session::names_session(&headers);
+        let endpoint = self.session.endpoint.clone();
+        let body = message.raw().clone();
+        drop(message);
+        let response = endpoint
+            .post(&endpoint.url, headers, body, Some(on_its_way))
+            .await?;
+        if response.status() == StatusCode::NOT_FOUND && names_session {
+            return Err(UpstreamError::SessionExpired);
+        }
+        if !response.status().is_success() {
+            return self.take_refusal(response).await;
+        }
+        if self.is_initialize {
+            self.session.learn_session(&response);
+        }
+        match Content::of(&response) {
+            Content::Events => self.follow(response).await,
+            _ if matches!(
+                response.status(),
+                StatusCode::ACCEPTED | StatusCode::NO_CONTENT
+            ) =>
+            {
+                Err(UpstreamError::NoAnswer)
+            }
+            Content::Json => {
+                let body = reply::collect(response, endpoint.limits.max_message_bytes).await?;
+                let message = reply::parse(&body)?;
+                self.report(message).await;
+                Ok(())
+            }
+            Content::Other => Err(UpstreamError::Garbled {
+                reason: "it is neither JSON nor an event stream",
+            }),
+        }
+    }
+
+    /// Reports the JSON-RPC error that came with an HTTP error status.
+    async fn take_refusal(&mut self, response: Response) -> Result<(), UpstreamError> {
+        let status = response.status().as_u16();
+        if Content::of(&response) == Content::Json {
+            let limit = self.session.endpoint.limits.max_message_bytes;
+            let body = reply::collect(response, limit).await.unwrap_or_default();
+            if let Some(message) = reply::refusal(&body) {
+                self.report(message).await;
+            }
+        }
+        Err(UpstreamError::Status { status })
+    }
+
+    /// Reports the events of a stream, which may come in several responses.
+    async fn follow(&mut self, response: Response) -> Result<(), UpstreamError> {
+        let limit = self.session.endpoint.limits.max_message_bytes;
+        let mut stream = EventStream::new(response, limit);
+        let mut position = Position::default();
+        let mut n_fruitless: u32 = 0;
+        loop {
+            let (end, n_events) = self.read(&mut stream, &mut position).await;
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            let error = match end {
+                StreamEnd::Closed => UpstreamError::NoAnswer,
+                StreamEnd::Broken(error @ UpstreamError::Lost { .. }) => error,
+                StreamEnd::Broken(error) => return Err(error),
+            };
+            n_fruitless = if stream.was_fruitful(n_events) {
+                0
+            } else {
+                n_fruitless.saturating_add(1)
+            };
+            let resumed = self.resume(&position, n_fruitless, error).await?;
+            stream = EventStream::new(resumed, limit);
+        }
+    }
+
+    /// Reads a stream to its end; returns it with the number of new events.
+    async fn read(
+        &mut self,
+        stream: &mut EventStream,
+        position: &mut Position,
+    ) -> (StreamEnd, usize) {
+        let mut n_events = 0;
+        loop {
+            let next = if self.open.is_empty() {
+                // The answer should end the stream; one that stays open must not hold a socket.
+                let next = tokio::time::timeout(LINGER, stream.next()).await;
+                next.unwrap_or(Ok(None))
+            } else {
+                stream.next().await
+            };
+            let event = match next {
+                Ok(Some(event)) => event,
+                Ok(None) => return (StreamEnd::Closed, n_events),
+                Err(error) => return (StreamEnd::Broken(error), n_events),
+            };
+            if !position.note(&event) {
+                continue;
+            }
+            n_events += 1;
+            if let Some(body) = payload(event) {
+                self.report_event(&body).await;
+            }
+        }
+    }
+
+    /// Asks for the rest of a stream, several times if need be.
+    async fn resume(
+        &self,
+        position: &Position,
+        n_fruitless: u32,
+        error: UpstreamError,
+    ) -> Result<Response, UpstreamError> {
+        let Some(last_event) = position.last_event() else {
+            return Err(error);
+        };
+        for n_failures in 0..MAX_FAILURES {
+            tokio::time::sleep(position.delay(n_fruitless.saturating_add(n_failures))).await;
+            match self.session.open_stream(Some(last_event)).await {
+                Ok(response) if is_stream(&response) => return Ok(response),
+                Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => break,
+                Err(UpstreamError::SessionExpired) => return Err(UpstreamError::SessionExpired),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Err(error)
+    }
+
+    async fn report_event(&mut self, body: &Bytes) {
+        match reply::parse(body) {
+            Ok(message) => self.report(message).await,
+            Err(error) => tracing::warn!(
+                upstream = %self.session.endpoint.name,
+                %error,
+                "skipped an event of upstream {}",
+                self.session.endpoint.name
+            ),
+        }
+    }
+
+    async fn report(&mut self, message: Message) {
+        let [related, ..] = self.requests.as_slice() else {
+            return;
+        };
+        let message = match self.open.as_slice() {
+            [only] => reply::answering(message, only),
+            _ => message,
+        };
+        for envelope in message.envelopes() {
+            let Some(id) = envelope.id().filter(|_| envelope.is_response()) else {
+                continue;
+            };
+            if self.is_initialize && self.open.contains(id) {
+                self.session.learn_revision(&message, envelope);
+            }
+            self.open.retain(|open| open != id);
+        }
+        self.events.received(message, Some(related.clone())).await;
+    }
+}
+
+/// Returns whether the server opened a stream of events.
+pub(super) fn is_stream(response: &Response) -> bool {
+    response.status().is_success() && Content::of(response) == Content::Events
+}

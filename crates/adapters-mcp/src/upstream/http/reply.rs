@@ -1,0 +1,185 @@
+//! Reading the answer to a POST: what its status means, and a body of bounded size.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use reqwest::Response;
+use riglm_domain::message::{Kind, Message, MessageError, RequestId};
+use riglm_ports::upstream::UpstreamError;
+
+use super::endpoint::failure;
+
+/// A body that nobody wants is read up to this size; with a larger one goes its connection.
+const DRAIN_BYTES: usize = 64 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the body of an answer is, by its `Content-Type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Content {
+    /// A JSON text, or nothing that says otherwise.
+    Json,
+    /// Server-sent events.
+    Events,
+    /// Something else.
+    Other,
+}
+
+impl Content {
+    /// Returns what the body of `response` is.
+    pub(in super::super) fn of(response: &Response) -> Self {
+        let Some(value) = response.headers().get(CONTENT_TYPE) else {
+            return Self::Json;
+        };
+        let essence = value.as_bytes().split(|byte| *byte == b';').next();
+        let essence = essence.unwrap_or_default().trim_ascii();
+        if essence.eq_ignore_ascii_case(b"application/json") {
+            Self::Json
+        } else if essence.eq_ignore_ascii_case(b"text/event-stream") {
+            Self::Events
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Returns whether the server took over a message that wants no answer.
+///
+/// # Errors
+///
+/// Returns [`UpstreamError::SessionExpired`] for status 404 within a session, and
+/// [`UpstreamError::Status`] for every other refusal.
+pub(in super::super) fn acceptance(
+    response: &Response,
+    names_session: bool,
+) -> Result<(), UpstreamError> {
+    let status = response.status();
+    if status.is_success() {
+        Ok(())
+    } else if status == StatusCode::NOT_FOUND && names_session {
+        Err(UpstreamError::SessionExpired)
+    } else {
+        Err(UpstreamError::Status {
+            status: status.as_u16(),
+        })
+    }
+}
+
+/// Reads a small body to its end, so that the connection can be used again.
+pub(in super::super) async fn drain(response: Response) {
+    if Content::of(&response) != Content::Events {
+        // Nothing follows from a failure: the connection is closed then.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, collect(response, DRAIN_BYTES)).await;
+    }
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+///
+/// Returns [`UpstreamError::TooLarge`] as soon as the body is known to exceed `limit` bytes, and
+/// [`UpstreamError::Lost`] when it breaks off.
+pub(super) async fn collect(mut response: Response, limit: usize) -> Result<Bytes, UpstreamError> {
+    let too_large = UpstreamError::TooLarge { limit };
+    let announced = response.content_length();
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(too_large);
+    }
+    let mut next = async || response.chunk().await.map_err(|error| failure(&error));
+    let Some(first) = next().await? else {
+        return Ok(Bytes::new());
+    };
+    if first.len() > limit {
+        return Err(too_large);
+    }
+    let Some(second) = next().await? else {
+        return Ok(first);
+    };
+    let announced = announced.and_then(|length| usize::try_from(length).ok());
+    let mut body = BytesMut::with_capacity(announced.unwrap_or(2 * first.len()).min(limit));
+    body.extend_from_slice(&first);
+    let mut more = Some(second);
+    while let Some(chunk) = more {
+        if body.len() + chunk.len() > limit {
+            return Err(too_large);
+        }
+        body.extend_from_slice(&chunk);
+        more = next().await?;
+    }
+    Ok(body.freeze())
+}
+
+/// Parses what a server sent as a message.
+///
+/// # Errors
+///
+/// Returns [`UpstreamError::Garbled`] for anything else.
+pub(in super::super) fn parse(body: &Bytes) -> Result<Message, UpstreamError> {
+    Message::parse(body).map_err(|error| UpstreamError::Garbled {
+        reason: match error {
+            MessageError::NotUtf8(_) => "it is not UTF-8",
+            MessageError::NotJson(_) => "it is not JSON",
+            MessageError::NotJsonRpc { reason, .. } => reason,
+        },
+    })
+}
+
+/// Returns an error message as the answer to `request`.
+///
+/// A server that refuses a message before it has read it answers with the id `null`, which
+/// nobody could relate to the request.
+pub(super) fn answering(message: Message, request: &RequestId) -> Message {
+    let Some(envelope) = message.single() else {
+        return message;
+    };
+    if envelope.kind() != Kind::Failure || envelope.id().is_some() {
+        return message;
+    }
+    let Some(error) = message.error(envelope) else {
+        return message;
+    };
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+        request.to_json()
+    );
+    Message::from_text(text).unwrap_or(message)
+}
+
+/// Returns the JSON-RPC error that came with an HTTP error status; other services answer with
+/// an `error` member too, so the message must be JSON-RPC 2.0 in every part.
+pub(super) fn refusal(body: &Bytes) -> Option<Message> {
+    let message = Message::parse(body).ok()?;
+    let envelope = message.single()?;
+    let is_error = envelope.kind() == Kind::Failure
+        && envelope.is_version_2()
+        && message.error(envelope)?.starts_with('{');
+    is_error.then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Bytes {
+        Bytes::from(text.to_owned())
+    }
+
+    #[test]
+    fn an_error_without_an_id_becomes_the_answer_to_the_request() {
+        let message = parse(&bytes(r#"{"id":null,"error":{"code":-1,"n":1.0}}"#)).unwrap();
+        let answer = answering(message, &RequestId::Text("a".into()));
+        assert_eq!(
+            answer.raw().as_ref(),
+            br#"{"jsonrpc":"2.0","id":"a","error":{"code":-1,"n":1.0}}"#
+        );
+    }
+
+    #[test]
+    fn only_a_json_rpc_error_is_taken_from_an_error_status() {
+        assert!(refusal(&bytes(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#)).is_some());
+        assert!(refusal(&bytes(r#"{"error":"invalid_token"}"#)).is_none());
+        assert!(refusal(&bytes(r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#)).is_none());
+        assert!(refusal(&bytes("<html>")).is_none());
+    }
+}

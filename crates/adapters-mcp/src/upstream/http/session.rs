@@ -1,0 +1,275 @@
+//! What ties the requests of one connection together: session id, revision, open exchanges.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use reqwest::Response;
+use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::endpoint::Endpoint;
+use super::reply;
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(in super::super) const EVENT_STREAM: HeaderValue =
+    HeaderValue::from_static("text/event-stream");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// How long the server may take to forget the session.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) closing: CancellationToken,
+    /// Present until the connection is closed.
+    events: Mutex<Option<Arc<dyn UpstreamEvents>>>,
+    /// The headers of a POST; rebuilt only when the session id or the revision is learned.
+    headers: ArcSwap<HeaderMap>,
+    has_standalone: AtomicBool,
+    /// Signalled for requests that the client has cancelled.
+    exchanges: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+impl Session {
+    /// Returns a connection that has not sent anything yet.
+    pub(super) fn new(
+        endpoint: Arc<Endpoint>,
+        events: Arc<dyn UpstreamEvents>,
+        closing: CancellationToken,
+    ) -> Self {
+        let mut headers = endpoint.headers.clone();
+        headers.insert(ACCEPT, BOTH);
+        headers.insert(CONTENT_TYPE, JSON);
+        Self {
+            endpoint,
+            closing,
+            events: Mutex::new(Some(events)),
+            headers: ArcSwap::from_pointee(headers),
+            has_standalone: AtomicBool::new(false),
+            exchanges: Mutex::default(),
+        }
+    }
+
+    /// Returns where events go.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::Lost`] once the connection is closed.
+    pub(super) fn events(&self) -> Result<Arc<dyn UpstreamEvents>, UpstreamError> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.clone().ok_or_else(closed)
+    }
+
+    /// Marks the connection closed; returns whether it was open.
+    pub(super) fn take_events(&self) -> bool {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.take().is_some()
+    }
+
+    /// Returns the headers of the next POST.
+    pub(super) fn post_headers(&self) -> HeaderMap {
+        HeaderMap::clone(&self.headers.load())
+    }
+
+    /// Returns whether `headers` name a session, so that status 404 means its end.
+    pub(super) fn names_session(headers: &HeaderMap) -> bool {
+        headers.contains_key(SESSION_ID)
+    }
+
+    /// Remembers the session id that came with the answer to `initialize`.
+    pub(super) fn learn_session(&self, response: &Response) {
+        if let Some(id) = response.headers().get(SESSION_ID) {
+            let mut id = id.clone();
+            id.set_sensitive(true);
+            self.set_header(&SESSION_ID, &id);
+        }
+    }
+
+    /// Remembers the revision that the answer to `initialize` settles on.
+    pub(super) fn learn_revision(&self, message: &Message, envelope: &Envelope) {
+        #[derive(Deserialize)]
+        struct Initialized<'a> {
+            #[serde(borrow, rename = "protocolVersion")]
+            protocol_version: Cow<'a, str>,
+        }
+        if envelope.kind() != Kind::Success {
+            return;
+        }
+        let found = message.result(envelope).map(serde_json::from_str);
+        if let Some(Ok(Initialized { protocol_version })) = found
+            && let Ok(revision) = HeaderValue::from_str(&protocol_version)
+        {
+            self.set_header(&PROTOCOL_VERSION, &revision);
+        }
+    }
+
+    fn set_header(&self, name: &HeaderName, value: &HeaderValue) {
+        self.headers.rcu(|headers| {
+            let mut headers = HeaderMap::clone(headers);
+            headers.insert(name, value.clone());
+            headers
+        });
+    }
+
+    /// Opens an event stream, after the event `last_event` where one is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::request`] does, and [`UpstreamError::SessionExpired`] for status 404.
+    pub(super) async fn open_stream(
+        &self,
+        last_event: Option<&str>,
+    ) -> Result<Response, UpstreamError> {
+        let mut headers = self.post_headers();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, EVENT_STREAM);
+        if let Some(id) = last_event
+            && let Ok(id) = HeaderValue::from_bytes(id.as_bytes())
+        {
+            headers.insert(LAST_EVENT_ID, id);
+        }
+        let names_session = Self::names_session(&headers);
+        let response = self.endpoint.request(Method::GET, headers).await?;
+        if response.status() == StatusCode::NOT_FOUND && names_session {
+            return Err(UpstreamError::SessionExpired);
+        }
+        Ok(response)
+    }
+
+    /// Posts a notification or a response, reports whether the server accepted it, and then
+    /// reads what little body there is, so that the connection can be used again.
+    pub(super) async fn deliver(
+        &self,
+        message: Message,
+        report: oneshot::Sender<Result<(), UpstreamError>>,
+    ) {
+        let headers = self.post_headers();
+        let names_session = Self::names_session(&headers);
+        let endpoint = &self.endpoint;
+        let accepted = async {
+            let body = message.raw().clone();
+            let posting = endpoint.post(&endpoint.url, headers, body, None);
+            tokio::time::timeout(endpoint.limits.accept_timeout, posting)
+                .await
+                .unwrap_or(Err(UpstreamError::NoAnswer))
+        };
+        let response = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Err(closed()),
+            response = accepted => response,
+        };
+        let (outcome, response) = match response {
+            Err(error) => (Err(error), None),
+            Ok(response) => (reply::acceptance(&response, names_session), Some(response)),
+        };
+        // Whoever waited for the outcome may be gone.
+        let _ = report.send(outcome);
+        if let Some(response) = response {
+            reply::drain(response).await;
+        }
+    }
+
+    /// Returns whether the caller is the first to ask for the server's own stream.
+    pub(super) fn claim_standalone(&self) -> bool {
+        !self.has_standalone.swap(true, Ordering::Relaxed)
+    }
+
+    /// Enters an exchange; the token is signalled should the client cancel one of `requests`.
+    pub(super) fn enter(&self, requests: &[RequestId]) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        let mut exchanges = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for request in requests {
+            exchanges.insert(request.clone(), cancelled.clone());
+        }
+        cancelled
+    }
+
+    /// Forgets an exchange.
+    pub(super) fn leave(&self, requests: &[RequestId]) {
+        let mut exchanges = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for request in requests {
+            exchanges.remove(request);
+        }
+    }
+
+    /// Tells the exchange that `notifications/cancelled` names.
+    pub(super) fn note_cancelled(&self, message: &Message) {
+        #[derive(Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request_id: &'a RawValue,
+        }
+        let params = message
+            .single()
+            .and_then(|envelope| message.params(envelope));
+        let Some(Ok(Cancelled { request_id })) = params.map(serde_json::from_str) else {
+            return;
+        };
+        let Some(request) = RequestId::from_json(request_id.get()) else {
+            return;
+        };
+        let exchanges = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(cancelled) = exchanges.get(&request) {
+            cancelled.cancel();
+        }
+    }
+
+    /// Ends the session on the server; one that does not answer is left alone.
+    pub(super) async fn delete(&self) {
+        let mut headers = self.post_headers();
+        if !Self::names_session(&headers) {
+            return;
+        }
+        headers.remove(CONTENT_TYPE);
+        let request = self.endpoint.request(Method::DELETE, headers);
+        match tokio::time::timeout(DELETE_TIMEOUT, request).await {
+            Ok(Ok(response)) => tracing::debug!(
+                upstream = %self.endpoint.name,
+                http.status = response.status().as_u16(),
+                "ended the session on upstream {}",
+                self.endpoint.name
+            ),
+            Ok(Err(error)) => tracing::debug!(
+                upstream = %self.endpoint.name,
+                %error,
+                "failed to end the session on upstream {}",
+                self.endpoint.name
+            ),
+            Err(_) => tracing::debug!(
+                upstream = %self.endpoint.name,
+                "upstream {} took too long to end the session",
+                self.endpoint.name
+            ),
+        }
+    }
+}
+
+/// Returns the error of a connection that is closed.
+pub(super) fn closed() -> UpstreamError {
+    UpstreamError::Lost {
+        reason: "the connection is closed".into(),
+    }
+}

@@ -1,0 +1,99 @@
+//! The process group of an upstream: a child together with everything it starts.
+//!
+//! The child leads a group of its own, so that one signal reaches its descendants too. The
+//! number of a group stays taken as long as a member lives, therefore a signal to a group that
+//! has members can hit no stranger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+
+use super::guard::Guard;
+
+/// How often a group that was told to end is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A process group that is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ProcessGroup {
+    id: Pid,
+    guard: Option<Arc<Guard>>,
+    ended: bool,
+}
+
+impl ProcessGroup {
+    /// Takes charge of the group led by the process `leader`, and tells `guard` about it.
+    ///
+    /// Returns `None` for a number that cannot be the group of a child.
+    pub(crate) fn new(leader: u32, guard: Option<Arc<Guard>>) -> Option<Self> {
+        let id = group_id(i32::try_from(leader).ok()?)?;
+        if let Some(guard) = &guard {
+            guard.register(id);
+        }
+        Some(Self {
+            id,
+            guard,
+            ended: false,
+        })
+    }
+
+    /// Asks every process of the group to terminate.
+    pub(crate) fn terminate(&self) {
+        signal(self.id, Signal::TERM);
+    }
+
+    /// Kills every process of the group.
+    pub(crate) fn kill(&self) {
+        signal(self.id, Signal::KILL);
+    }
+
+    /// Returns whether no process is left in the group within `grace`.
+    pub(crate) async fn is_gone_within(&self, grace: Duration) -> bool {
+        let gone = async {
+            while test_kill_process_group(self.id).is_ok() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        tokio::time::timeout(grace, gone).await.is_ok()
+    }
+
+    /// Takes note that the group is over and needs no kill when this is dropped.
+    pub(crate) fn set_ended(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill();
+        }
+        if let Some(guard) = &self.guard {
+            guard.unregister(self.id);
+        }
+    }
+}
+
+/// Returns the group with this number, unless it is one that a signal must never be sent to:
+/// 0 names the group of the caller, 1 every process there is.
+pub(super) fn group_id(number: i32) -> Option<Pid> {
+    if number > 1 {
+        Pid::from_raw(number)
+    } else {
+        None
+    }
+}
+
+/// Sends a signal to a group; a group that is gone needs none.
+pub(super) fn signal(group: Pid, signal: Signal) {
+    if let Err(error) = kill_process_group(group, signal)
+        && error != rustix::io::Errno::SRCH
+    {
+        tracing::warn!(
+            process.group = group.as_raw_pid(),
+            %error,
+            "failed to signal a process group"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! Upstreams that are child processes and speak over standard input and output.
+//!
+//! Every connection is a process of its own. Four tasks serve it: one writes, one reads, one
+//! logs standard error, and one (see [`process`]) owns the child and sees to it that nothing
+//! of it stays behind. The link only holds their ends.
+
+mod lines;
+mod oversized;
+mod process;
+mod reader;
+mod stderr;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::Message;
+use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::guard::Guard;
+use super::limits::UpstreamLimits;
+use super::process_group::ProcessGroup;
+use process::Process;
+use reader::Reader;
+
+/// How many messages may wait for a process that does not read.
+const QUEUE_LENGTH: usize = 256;
+
+/// Starts one child process for each connection.
+#[derive(Debug)]
+pub struct StdioConnector {
+    /// The configured name.
+    pub name: UpstreamName,
+    /// The program, looked for in `PATH` unless it is a path. No shell is involved.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Variables added to the proxy's own environment.
+    pub environment: BTreeMap<String, String>,
+    /// The working directory; the proxy's own by default.
+    pub directory: Option<PathBuf>,
+    /// Bounds of each connection.
+    pub limits: UpstreamLimits,
+    /// What ends the children should the proxy be killed.
+    pub guard: Option<Arc<Guard>>,
+}
+
+impl StdioConnector {
+    fn spawn(&self) -> Result<Child, UpstreamError> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .envs(&self.environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(directory) = &self.directory {
+            // A missing directory is reported like a missing program by the operating system.
+            if !directory.is_dir() {
+                return Err(self.not_started("the working directory does not exist"));
+            }
+            command.current_dir(directory);
+        }
+        command
+            .spawn()
+            .map_err(|error| self.not_started(&error.to_string()))
+    }
+
+    fn not_started(&self, reason: &str) -> UpstreamError {
+        UpstreamError::NotStarted {
+            reason: format!("{}: {reason}", self.program.escape_debug()),
+        }
+    }
+}
+
+#[async_trait]
+impl UpstreamConnector for StdioConnector {
+    fn name(&self) -> &UpstreamName {
+        &self.name
+    }
+
+    async fn connect(
+        &self,
+        events: Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+        let mut child = self.spawn()?;
+        let group = child
+            .id()
+            .and_then(|id| ProcessGroup::new(id, self.guard.clone()))
+            .ok_or_else(|| self.not_started("it has no process id"))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(self.not_started("its streams could not be opened"));
+        };
+        let closing = CancellationToken::new();
+        let ended = CancellationToken::new();
+        let (queue, messages) = mpsc::channel(QUEUE_LENGTH);
+        let reader = Reader {
+            upstream: self.name.clone(),
+            limits: self.limits.clone(),
+            events: events.clone(),
+            closing: closing.clone(),
+            exited: CancellationToken::new(),
+        };
+        let process = Process {
+            upstream: self.name.clone(),
+            child,
+            group,
+            grace: self.limits.shutdown_grace,
+            exited: reader.exited.clone(),
+            reader: tokio::spawn(reader.run(stdout)),
+            writer: tokio::spawn(writer::run(stdin, messages, closing.clone())),
+            stderr: tokio::spawn(stderr::log(self.name.clone(), stderr)),
+        };
+        tokio::spawn(process.supervise(events, closing.clone(), ended.clone()));
+        Ok(Arc::new(StdioLink {
+            upstream: self.name.clone(),
+            queue,
+            accept_timeout: self.limits.accept_timeout,
+            closing: closing.drop_guard(),
+            ended,
+        }))
+    }
+}
+
+/// The sending half of the connection to a child process.
+#[derive(Debug)]
+struct StdioLink {
+    upstream: UpstreamName,
+    queue: mpsc::Sender<Message>,
+    accept_timeout: std::time::Duration,
+    /// Ends the process when the link is dropped without a close.
+    closing: DropGuard,
+    /// Set when no process is left.
+    ended: CancellationToken,
+}
+
+#[async_trait]
+impl UpstreamLink for StdioLink {
+    /// Returns when the message stands in the queue of the only writer. The pipe keeps the
+    /// order, so nothing more is needed for what is sent next to be processed later.
+    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+        let sent = self.queue.send_timeout(message, self.accept_timeout).await;
+        sent.map_err(|error| match error {
+            mpsc::error::SendTimeoutError::Timeout(_) => UpstreamError::Unreachable {
+                reason: "the process does not read its input",
+            },
+            mpsc::error::SendTimeoutError::Closed(_) => UpstreamError::Lost {
+                reason: "the process has ended".into(),
+            },
+        })
+    }
+
+    async fn close(&self) {
+        tracing::debug!(upstream = %self.upstream, "closing the connection to upstream {}", self.upstream);
+        self.closing.token().cancel();
+        self.ended.cancelled().await;
+    }
+}

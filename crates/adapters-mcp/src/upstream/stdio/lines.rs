@@ -1,0 +1,163 @@
+//! Splitting a byte stream into lines of bounded length.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// How much room a read gets at least, in bytes.
+const READ_BYTES: usize = 16 * 1024;
+/// How much of the end of a line over the limit is kept, in bytes.
+const TAIL_BYTES: usize = 256;
+/// A buffer that grew beyond this for a long line is not kept for the next ones.
+const MAX_KEPT_BYTES: usize = 256 * 1024;
+
+/// One line without its ending.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A line within the limit.
+    Whole(Bytes),
+    /// The ends of a line over the limit; the rest of it was not kept.
+    Cut {
+        /// The first bytes, as many as the limit allows.
+        head: Bytes,
+        /// The last bytes of the line.
+        tail: Bytes,
+    },
+}
+
+/// Reads lines that end with LF or CRLF. The last line may lack its ending.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    source: R,
+    limit: usize,
+    buffer: BytesMut,
+    /// How much of `buffer` is known to hold no line feed.
+    scanned: usize,
+    /// The head of a line over the limit whose rest is being skipped.
+    cut: Option<Bytes>,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// Returns the lines of `source`, of at most `limit` bytes each.
+    pub(super) fn new(source: R, limit: usize) -> Self {
+        Self {
+            source,
+            limit,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            cut: None,
+        }
+    }
+
+    /// Returns the next line, `None` at the end. Nothing is lost when the future is dropped.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if let Some(line) = self.buffered_line() {
+                return Ok(Some(line));
+            }
+            if self.buffer.is_empty() && self.buffer.capacity() > MAX_KEPT_BYTES {
+                self.buffer = BytesMut::new();
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.source.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(self.last_line());
+            }
+        }
+    }
+
+    fn buffered_line(&mut self) -> Option<Line> {
+        if let Some(found) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+            let mut line = self.buffer.split_to(self.scanned + found + 1);
+            self.scanned = 0;
+            line.truncate(line.len() - 1);
+            if line.last() == Some(&b'\r') {
+                line.truncate(line.len() - 1);
+            }
+            return Some(self.finished(line.freeze()));
+        }
+        self.scanned = self.buffer.len();
+        if self.cut.is_none() && self.buffer.len() > self.limit {
+            self.cut = Some(self.buffer.split_to(self.limit).freeze());
+        }
+        if self.cut.is_some() {
+            let skipped = self.buffer.len().saturating_sub(TAIL_BYTES);
+            let _ = self.buffer.split_to(skipped);
+            self.scanned = self.buffer.len();
+        }
+        None
+    }
+
+    fn last_line(&mut self) -> Option<Line> {
+        self.scanned = 0;
+        let line = self.buffer.split().freeze();
+        if line.is_empty() && self.cut.is_none() {
+            return None;
+        }
+        Some(self.finished(line))
+    }
+
+    fn finished(&mut self, line: Bytes) -> Line {
+        let tail = |line: &Bytes| line.slice(line.len().saturating_sub(TAIL_BYTES)..);
+        match self.cut.take() {
+            Some(head) => Line::Cut {
+                head,
+                tail: tail(&line),
+            },
+            None if line.len() > self.limit => Line::Cut {
+                head: line.slice(..self.limit),
+                tail: tail(&line),
+            },
+            None => Line::Whole(line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(source: &[u8], limit: usize) -> Vec<Line> {
+        let mut lines = Lines::new(source, limit);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            all.push(line);
+        }
+        all
+    }
+
+    fn whole(text: &'static str) -> Line {
+        Line::Whole(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn both_line_endings_and_a_missing_one_are_read() {
+        assert_eq!(
+            lines(b"a\r\n\nbc\nd", 10).await,
+            [whole("a"), whole(""), whole("bc"), whole("d")]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_line_over_the_limit_leaves_its_ends_and_the_next_line_whole() {
+        let long = [b"head".as_slice(), &[b'x'; 100_000], b"tail\nnext\n"].concat();
+        let found = lines(&long, 4).await;
+        let [Line::Cut { head, tail }, next] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(head.as_ref(), b"head");
+        assert!(tail.len() <= TAIL_BYTES && tail.ends_with(b"xtail"));
+        assert_eq!(*next, whole("next"));
+    }
+
+    #[tokio::test]
+    async fn memory_stays_bounded_while_a_line_is_skipped() {
+        let long = vec![b'x'; 4 * 1024 * 1024];
+        let mut lines = Lines::new(long.as_slice(), 1024);
+        let Some(Line::Cut { head, .. }) = lines.next().await.unwrap() else {
+            panic!("the line is over the limit");
+        };
+        assert_eq!(head.len(), 1024);
+        assert!(lines.buffer.capacity() <= MAX_KEPT_BYTES);
+    }
+}

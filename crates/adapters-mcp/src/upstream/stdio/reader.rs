@@ -1,0 +1,112 @@
+//! The task that reads a child's standard output and reports the messages in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::Message;
+use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+use tokio::process::ChildStdout;
+use tokio_util::sync::CancellationToken;
+
+use super::super::limits::UpstreamLimits;
+use super::lines::{Line, Lines};
+use super::oversized;
+
+/// How long output may stay away once the process has ended. A descendant may hold the pipe
+/// open for ever, while what the process itself wrote is there at once.
+const AFTER_EXIT: Duration = Duration::from_millis(100);
+
+/// Turns lines into messages until the output ends.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) upstream: UpstreamName,
+    pub(super) limits: UpstreamLimits,
+    pub(super) events: Arc<dyn UpstreamEvents>,
+    pub(super) closing: CancellationToken,
+    pub(super) exited: CancellationToken,
+}
+
+impl Reader {
+    /// Reports what `stdout` says, in its order. Once the connection is closing the output is
+    /// read and thrown away, because a process that cannot write may not come to its end.
+    pub(super) async fn run(self, stdout: ChildStdout) {
+        let mut lines = Lines::new(stdout, self.limits.max_message_bytes);
+        let mut has_warned = false;
+        while let Some(line) = self.next(&mut lines).await {
+            if self.closing.is_cancelled() {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = self.closing.cancelled() => {}
+                () = self.report(line, &mut has_warned) => {}
+            }
+        }
+    }
+
+    async fn next(&self, lines: &mut Lines<ChildStdout>) -> Option<Line> {
+        let line = tokio::select! {
+            biased;
+            line = lines.next() => line,
+            () = self.exited.cancelled() => {
+                match tokio::time::timeout(AFTER_EXIT, lines.next()).await {
+                    Ok(line) => line,
+                    Err(_) => return None,
+                }
+            }
+        };
+        line.ok().flatten()
+    }
+
+    async fn report(&self, line: Line, has_warned: &mut bool) {
+        match line {
+            Line::Whole(text) if text.trim_ascii().is_empty() => {}
+            Line::Whole(text) => match Message::parse(&compact(text)) {
+                Ok(message) => self.events.received(message, None).await,
+                Err(error) => self.note_garbage(&error, has_warned),
+            },
+            Line::Cut { head, tail } => self.report_oversized(&head, &tail).await,
+        }
+    }
+
+    async fn report_oversized(&self, head: &[u8], tail: &[u8]) {
+        let limit = self.limits.max_message_bytes;
+        tracing::warn!(
+            upstream = %self.upstream,
+            limit_bytes = limit,
+            "dropped a message of upstream {} that is larger than {limit} bytes",
+            self.upstream
+        );
+        if let Some(request) = oversized::answered(head, tail) {
+            let error = UpstreamError::TooLarge { limit };
+            self.events.unanswered(request, error).await;
+        }
+    }
+
+    /// Servers print all kinds of things to their output; the session goes on without them.
+    fn note_garbage(&self, error: &riglm_domain::message::MessageError, has_warned: &mut bool) {
+        let upstream = &self.upstream;
+        if *has_warned {
+            tracing::debug!(%upstream, "skipped a line of upstream {upstream}: {error}");
+        } else {
+            *has_warned = true;
+            tracing::warn!(
+                %upstream,
+                "skipped a line of upstream {upstream}: {error} (later ones are logged at debug)"
+            );
+        }
+    }
+}
+
+/// Returns a short line in memory of its own, so that keeping the message does not keep the
+/// whole read buffer it is a part of.
+fn compact(line: Bytes) -> Bytes {
+    const SHORT_BYTES: usize = 512;
+    if line.len() <= SHORT_BYTES {
+        Bytes::copy_from_slice(&line)
+    } else {
+        line
+    }
+}

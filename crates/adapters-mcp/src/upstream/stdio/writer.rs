@@ -1,0 +1,47 @@
+//! The only task that writes to a child's standard input.
+//!
+//! Senders hand over whole messages, so a sender that goes away leaves no half line behind.
+
+use std::io;
+
+use riglm_domain::message::Message;
+use tokio::io::{AsyncWriteExt, BufWriter};
+use tokio::process::ChildStdin;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Messages that wait together are written together, up to this many bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Writes messages as lines until `closing`, then what is queued still, and closes the input.
+///
+/// # Errors
+///
+/// Returns why the process takes no more input.
+pub(super) async fn run(
+    stdin: ChildStdin,
+    mut messages: mpsc::Receiver<Message>,
+    closing: CancellationToken,
+) -> io::Result<()> {
+    let mut stdin = BufWriter::with_capacity(BUFFER_BYTES, stdin);
+    let mut is_closing = false;
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = closing.cancelled(), if !is_closing => {
+                is_closing = true;
+                messages.close();
+                continue;
+            }
+            next = messages.recv() => next,
+        };
+        let Some(message) = next else {
+            return stdin.flush().await;
+        };
+        stdin.write_all(&message.on_one_line()).await?;
+        stdin.write_all(b"\n").await?;
+        if messages.is_empty() {
+            stdin.flush().await?;
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Streamable HTTP: event streams of requests, the server's own stream, and resuming both.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::http::Method;
+use axum::response::Response;
+use riglm_adapters_mcp::upstream::UpstreamConfig;
+use riglm_ports::upstream::UpstreamError;
+
+use crate::support::{
+    Asked, Connection, Server, Then, call, events, handshake, initialized, json, number, result,
+    status, url_connector,
+};
+
+const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#;
+
+/// A server that answers the call 1 with `stream`, and GET requests that resume it by `resume`.
+async fn streaming(
+    stream: impl Fn() -> Response + Send + Sync + 'static,
+    resume: impl Fn(&str) -> Response + Send + Sync + 'static,
+) -> Server {
+    Server::start(move |asked| match asked.header("last-event-id") {
+        "" if asked.method == Method::GET => status(405),
+        "" if asked.body == call(1) => stream(),
+        "" => handshake(asked).unwrap_or_else(|| json(result(asked.id()))),
+        last => resume(last),
+    })
+    .await
+}
+
+async fn open(server: &Server, change: impl FnOnce(&mut UpstreamConfig)) -> Connection {
+    initialized(url_connector(&server.url("/mcp"), change).as_ref()).await
+}
+
+fn never(_: &str) -> Response {
+    status(500)
+}
+
+#[tokio::test]
+async fn the_events_of_a_request_come_in_order_and_with_its_id() {
+    let server = streaming(
+        || {
+            let ask = r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage"}"#;
+            let text = format!(
+                ": hello\n\nevent: message\nid: 1\ndata: {PROGRESS}\n\n\
+                 event: ping\ndata: x\n\ndata: garbage\n\ndata: {ask}\r\n\r\n\
+                 data: {{\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{{}}}}\n\n"
+            );
+            events(text, Then::End)
+        },
+        never,
+    )
+    .await;
+    let connection = open(&server, |_| {}).await;
+    connection.send(&call(1)).await.unwrap();
+    for expected in [
+        PROGRESS,
+        r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage"}"#,
+        "{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}",
+    ] {
+        let event = connection.event().await;
+        assert_eq!(event.text(), expected);
+        assert_eq!(event.related(), Some(&number(1)));
+    }
+    connection.close().await;
+    assert!(connection.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_broken_stream_is_resumed_without_loss_and_without_repetition() {
+    let server = streaming(
+        || {
+            let text = format!("id: 1\nretry: 20\ndata: {PROGRESS}\n\nid: 2\ndata: {{\"meth");
+            events(text, Then::Break)
+        },
+        |last| match last {
+            "1" => events(
+                format!("id: 1\ndata: {PROGRESS}\n\nid: 2\ndata: {{\"method\":\"two\"}}\n\n"),
+                Then::End,
+            ),
+            "2" => events(format!("id: 3\ndata: {}\n\n", result(1)), Then::End),
+            other => panic!("resumed after {other}"),
+        },
+    )
+    .await;
+    let connection = open(&server, |_| {}).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(connection.event().await.text(), PROGRESS);
+    assert_eq!(connection.event().await.text(), r#"{"method":"two"}"#);
+    let answer = connection.event().await;
+    assert_eq!(answer.text(), result(1));
+    assert_eq!(answer.related(), Some(&number(1)));
+    let resumed = server
+        .asked_for(|asked| asked.header("last-event-id") == "2")
+        .await;
+    assert_eq!(resumed.header("mcp-session-id"), "s1");
+    assert_eq!(resumed.header("accept"), "text/event-stream");
+    connection.close().await;
+    assert!(connection.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_ends_the_stream_at_once_is_polled_for_the_answer() {
+    let n_polls = AtomicUsize::new(0);
+    let server = streaming(
+        || events("id: 0\nretry: 20\ndata:\n\n", Then::End),
+        move |_| match n_polls.fetch_add(1, Ordering::Relaxed) {
+            0 => status(503),
+            1 => events("", Then::End),
+            _ => events(format!("data: {}\n\n", result(1)), Then::End),
+        },
+    )
+    .await;
+    let connection = open(&server, |_| {}).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(connection.event().await.text(), result(1));
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_be_resumed_ends_the_request() {
+    let lost = UpstreamError::Lost {
+        reason: "the event stream broke off".into(),
+    };
+    for (text, then, expected) in [
+        (
+            "data: {\"method\":\"a\"}\n\n",
+            Then::End,
+            UpstreamError::NoAnswer,
+        ),
+        ("data: {\"method\":\"a\"}\n\n", Then::Break, lost.clone()),
+        (
+            "id: 1\nretry: 20\ndata: {\"method\":\"a\"}\n\n",
+            Then::Break,
+            lost,
+        ),
+    ] {
+        let server = streaming(move || events(text, then), never).await;
+        let connection = open(&server, |_| {}).await;
+        connection.send(&call(1)).await.unwrap();
+        assert_eq!(connection.event().await.text(), r#"{"method":"a"}"#);
+        assert_eq!(connection.event().await.unanswered(), (number(1), expected));
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_over_when_the_stream_is_resumed_is_reported() {
+    let server = streaming(
+        || events("id: 0\nretry: 20\ndata:\n\n", Then::End),
+        |_| status(404),
+    )
+    .await;
+    let connection = open(&server, |_| {}).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(1), UpstreamError::SessionExpired)
+    );
+}
+
+#[tokio::test]
+async fn an_endless_event_fails_its_request_and_nothing_else() {
+    let server = streaming(
+        || {
+            let part = format!("data: {}\n", "x".repeat(10_000));
+            events(part.repeat(20), Then::StayOpen)
+        },
+        never,
+    )
+    .await;
+    let connection = open(&server, |config| config.max_message_bytes = 50_000).await;
+    connection.send(&call(1)).await.unwrap();
+    let too_large = UpstreamError::TooLarge { limit: 50_000 };
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(1), too_large)
+    );
+    connection.send(&call(2)).await.unwrap();
+    assert_eq!(connection.event().await.text(), result(2));
+}
+
+#[tokio::test]
+async fn many_events_may_together_exceed_the_limit_of_one() {
+    let server = streaming(
+        || {
+            let event = format!("data: {{\"method\":\"{}\"}}\n\n", "x".repeat(1_000));
+            events(
+                format!("{}data: {}\n\n", event.repeat(500), result(1)),
+                Then::End,
+            )
+        },
+        never,
+    )
+    .await;
+    let connection = open(&server, |config| config.max_message_bytes = 2_000).await;
+    connection.send(&call(1)).await.unwrap();
+    for _ in 0..500 {
+        assert_eq!(connection.event().await.text().len(), 1_013);
+    }
+    assert_eq!(connection.event().await.text(), result(1));
+}
+
+#[tokio::test]
+async fn the_servers_own_stream_is_opened_after_the_handshake_and_again_after_its_end() {
+    let server = Server::start(|asked| {
+        if asked.method == Method::POST {
+            return handshake(asked).unwrap_or_else(|| status(202));
+        }
+        match asked.header("last-event-id") {
+            "" => events(
+                "id: a\nretry: 20\ndata: {\"method\":\"one\"}\n\n",
+                Then::Break,
+            ),
+            "a" => events("id: b\ndata: {\"method\":\"two\"}\n\n", Then::StayOpen),
+            other => panic!("resumed after {other}"),
+        }
+    })
+    .await;
+    let connection = open(&server, |_| {}).await;
+    for expected in [r#"{"method":"one"}"#, r#"{"method":"two"}"#] {
+        let event = connection.event().await;
+        assert_eq!(event.text(), expected);
+        assert_eq!(event.related(), None);
+    }
+    let asked = server.asked();
+    let first_get = asked
+        .iter()
+        .position(|asked| asked.method == Method::GET)
+        .unwrap();
+    assert!(
+        asked[..first_get]
+            .iter()
+            .any(|asked| asked.is_post_of("notifications/initialized"))
+    );
+    assert_eq!(asked[first_get].header("mcp-session-id"), "s1");
+    connection.close().await;
+    assert!(connection.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_without_a_stream_of_its_own_is_asked_once() {
+    let server = streaming(|| json(result(1)), never).await;
+    let connection = open(&server, |_| {}).await;
+    server.asked_for(|asked| asked.method == Method::GET).await;
+    connection.send(&call(1)).await.unwrap();
+    connection.event().await;
+    connection.close().await;
+    let is_get = |asked: &Asked| asked.method == Method::GET;
+    assert_eq!(
+        server.asked().iter().filter(|asked| is_get(asked)).count(),
+        1
+    );
+}

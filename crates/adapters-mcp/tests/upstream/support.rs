@@ -1,0 +1,345 @@
+//! A receiver that keeps what it is told, and an HTTP server that keeps what it is asked.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::Response;
+use futures_util::stream;
+use riglm_adapters_mcp::upstream::{UpstreamConfig, connector};
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::{Message, RequestId};
+use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+
+/// Nothing in these tests takes longer, except where a test says so.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    Received(Message, Option<RequestId>),
+    Unanswered(RequestId, UpstreamError),
+    Lost(UpstreamError),
+}
+
+impl Event {
+    /// Returns the text of a message that was received.
+    #[track_caller]
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Received(message, _) => std::str::from_utf8(message.raw()).unwrap(),
+            other => panic!("expected a message: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn related(&self) -> Option<&RequestId> {
+        match self {
+            Self::Received(_, related) => related.as_ref(),
+            other => panic!("expected a message: {other:?}"),
+        }
+    }
+
+    /// Returns what became of a request that was not answered.
+    #[track_caller]
+    pub(crate) fn unanswered(self) -> (RequestId, UpstreamError) {
+        match self {
+            Self::Unanswered(request, error) => (request, error),
+            other => panic!("expected an unanswered request: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn lost(self) -> UpstreamError {
+        match self {
+            Self::Lost(error) => error,
+            other => panic!("expected the loss of the connection: {other:?}"),
+        }
+    }
+}
+
+/// Keeps the events of one connection in their order.
+#[derive(Debug)]
+struct Recorder(mpsc::UnboundedSender<Event>);
+
+#[async_trait]
+impl UpstreamEvents for Recorder {
+    async fn received(&self, message: Message, related: Option<RequestId>) {
+        let _ = self.0.send(Event::Received(message, related));
+    }
+
+    async fn unanswered(&self, request: RequestId, error: UpstreamError) {
+        let _ = self.0.send(Event::Unanswered(request, error));
+    }
+
+    async fn lost(&self, error: UpstreamError) {
+        let _ = self.0.send(Event::Lost(error));
+    }
+}
+
+/// A connection and what came from it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) link: Arc<dyn UpstreamLink>,
+    pub(crate) events: AsyncMutex<mpsc::UnboundedReceiver<Event>>,
+}
+
+impl Connection {
+    pub(crate) async fn open(connector: &dyn UpstreamConnector) -> Result<Self, UpstreamError> {
+        let (sender, events) = mpsc::unbounded_channel();
+        let link = connector.connect(Arc::new(Recorder(sender))).await?;
+        Ok(Self {
+            link,
+            events: AsyncMutex::new(events),
+        })
+    }
+
+    pub(crate) async fn send(&self, text: &str) -> Result<(), UpstreamError> {
+        tokio::time::timeout(DEADLINE, self.link.send(message(text)))
+            .await
+            .expect("sending hangs")
+    }
+
+    /// Returns the next event.
+    pub(crate) async fn event(&self) -> Event {
+        tokio::time::timeout(DEADLINE, self.events.lock().await.recv())
+            .await
+            .expect("no event in time")
+            .expect("the connection lets go of its receiver only at the end")
+    }
+
+    /// Returns the events after which the connection let go of its receiver.
+    pub(crate) async fn rest(&self) -> Vec<Event> {
+        let mut rest = Vec::new();
+        let mut events = self.events.lock().await;
+        while let Some(event) = tokio::time::timeout(DEADLINE, events.recv())
+            .await
+            .expect("the connection keeps its receiver")
+        {
+            rest.push(event);
+        }
+        rest
+    }
+
+    pub(crate) async fn close(&self) {
+        tokio::time::timeout(DEADLINE, self.link.close())
+            .await
+            .expect("closing hangs");
+    }
+}
+
+pub(crate) fn message(text: &str) -> Message {
+    Message::from_text(text.to_owned()).unwrap()
+}
+
+pub(crate) fn number(id: u32) -> RequestId {
+    RequestId::Number(id.to_string().into())
+}
+
+pub(crate) fn name() -> UpstreamName {
+    UpstreamName::parse("test").unwrap()
+}
+
+/// Returns the connector of a URL under the configuration defaults, changed by `change`.
+pub(crate) fn url_connector(
+    url: &str,
+    change: impl FnOnce(&mut UpstreamConfig),
+) -> Arc<dyn UpstreamConnector> {
+    let mut config = UpstreamConfig {
+        url: Some(url.to_owned()),
+        ..UpstreamConfig::default()
+    };
+    change(&mut config);
+    connector(name(), &config, None).unwrap()
+}
+
+/// What a server was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Asked {
+    /// Returns a header, empty where it is missing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Returns whether this is a POST of a message with this method.
+    pub(crate) fn is_post_of(&self, method: &str) -> bool {
+        self.method == Method::POST && self.body.contains(&format!("\"method\":\"{method}\""))
+    }
+
+    /// Returns the JSON text of the id in the message.
+    pub(crate) fn id(&self) -> String {
+        message(&self.body)
+            .single()
+            .unwrap()
+            .id()
+            .unwrap()
+            .to_json()
+    }
+}
+
+type Script = dyn Fn(&Asked) -> Response + Send + Sync;
+
+/// An HTTP server that answers by a script.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    log: Arc<Mutex<Vec<Asked>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Scripted {
+    log: Arc<Mutex<Vec<Asked>>>,
+    script: Arc<Script>,
+}
+
+impl Server {
+    pub(crate) async fn start(script: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let scripted = Scripted {
+            log: log.clone(),
+            script: Arc::new(script),
+        };
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(answer).with_state(scripted);
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, log, task }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Returns what the server was asked so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the server was asked something that fits.
+    pub(crate) async fn asked_for(&self, fits: impl Fn(&Asked) -> bool) -> Asked {
+        let found = async {
+            loop {
+                if let Some(asked) = self.asked().into_iter().find(|asked| fits(asked)) {
+                    return asked;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, found)
+            .await
+            .expect("the server was not asked in time")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(State(scripted): State<Scripted>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let asked = Asked {
+        method: parts.method,
+        path: parts.uri.to_string(),
+        headers: parts.headers,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    };
+    scripted.log.lock().unwrap().push(asked.clone());
+    (scripted.script)(&asked)
+}
+
+pub(crate) fn status(status: u16) -> Response {
+    Response::builder()
+        .status(StatusCode::from_u16(status).unwrap())
+        .body(Body::empty())
+        .unwrap()
+}
+
+pub(crate) fn json(text: impl Into<String>) -> Response {
+    Response::builder()
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(text.into()))
+        .unwrap()
+}
+
+/// How the body of an event stream goes on after its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    End,
+    Break,
+    StayOpen,
+}
+
+pub(crate) fn events(text: impl Into<String>, then: Then) -> Response {
+    let text = Bytes::from(text.into());
+    let parts = stream::unfold(Some(text), move |text| async move {
+        match (text, then) {
+            (Some(text), _) => Some((Ok(text), None)),
+            (None, Then::End) => None,
+            (None, Then::Break) => {
+                // What was written so far goes out only when the body makes the server wait.
+                tokio::task::yield_now().await;
+                Some((Err(std::io::Error::other("broken")), None))
+            }
+            (None, Then::StayOpen) => std::future::pending().await,
+        }
+    });
+    Response::builder()
+        .header(header::CONTENT_TYPE, "text/event-stream")
+        .body(Body::from_stream(parts))
+        .unwrap()
+}
+
+/// Answers the handshake: session `s1`, revision 2025-06-18.
+pub(crate) fn handshake(asked: &Asked) -> Option<Response> {
+    if asked.is_post_of("initialize") {
+        let mut response = json(format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{{"protocolVersion":"2025-06-18","capabilities":{{}}}}}}"#,
+            asked.id()
+        ));
+        response
+            .headers_mut()
+            .insert("mcp-session-id", "s1".parse().unwrap());
+        return Some(response);
+    }
+    (asked.is_post_of("notifications/initialized") || asked.is_post_of("notifications/cancelled"))
+        .then(|| status(202))
+}
+
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// Opens a connection and sets up its session.
+pub(crate) async fn initialized(connector: &dyn UpstreamConnector) -> Connection {
+    let connection = Connection::open(connector).await.unwrap();
+    connection.send(INITIALIZE).await.unwrap();
+    assert_eq!(connection.event().await.related(), Some(&number(0)));
+    connection.send(INITIALIZED).await.unwrap();
+    connection
+}
+
+pub(crate) fn call(id: u32) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{}}}}"#)
+}
+
+pub(crate) fn result(id: impl std::fmt::Display) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+}

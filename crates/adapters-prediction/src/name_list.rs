@@ -1,0 +1,152 @@
+//! Predictors that go by the names of the tools alone.
+//!
+//! The operator lists patterns; what was called before plays no part.
+
+use riglm_domain::id::ToolName;
+use riglm_domain::prediction::{NamePattern, Selection, SelectionContext};
+use riglm_ports::predictor::Predictor;
+
+/// Shows the tools whose name fits one of its patterns. Without patterns it shows none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowList {
+    patterns: Vec<NamePattern>,
+}
+
+impl AllowList {
+    /// Returns a predictor that shows what fits `patterns`.
+    #[must_use]
+    pub fn new(patterns: Vec<NamePattern>) -> Self {
+        Self { patterns }
+    }
+}
+
+impl Predictor for AllowList {
+    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        without(tools, |tool| !fits_any(&self.patterns, tool))
+    }
+}
+
+/// Shows the tools whose name fits none of its patterns. Without patterns it shows all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenyList {
+    patterns: Vec<NamePattern>,
+}
+
+impl DenyList {
+    /// Returns a predictor that hides what fits `patterns`.
+    #[must_use]
+    pub fn new(patterns: Vec<NamePattern>) -> Self {
+        Self { patterns }
+    }
+}
+
+impl Predictor for DenyList {
+    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        without(tools, |tool| fits_any(&self.patterns, tool))
+    }
+}
+
+fn fits_any(patterns: &[NamePattern], tool: &ToolName) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(tool))
+}
+
+/// Returns the selection that leaves out the tools that are to be hidden; nothing to hide is
+/// [`Selection::All`], so that the list keeps its bytes.
+fn without(tools: &[ToolName], is_hidden: impl Fn(&ToolName) -> bool) -> Selection {
+    let hidden: Vec<usize> = tools
+        .iter()
+        .enumerate()
+        .filter(|(_, tool)| is_hidden(tool))
+        .map(|(position, _)| position)
+        .collect();
+    if hidden.is_empty() {
+        Selection::All
+    } else {
+        Selection::Without(hidden)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use riglm_domain::id::UpstreamName;
+    use riglm_domain::principal::Principal;
+
+    use super::*;
+
+    fn select(predictor: &dyn Predictor, tools: &[ToolName]) -> Selection {
+        let principal = Principal::local();
+        let upstream = UpstreamName::parse("notes").unwrap();
+        let context = SelectionContext {
+            principal: &principal,
+            upstream: &upstream,
+        };
+        predictor.select(&context, tools)
+    }
+
+    fn patterns(texts: &[&str]) -> Vec<NamePattern> {
+        texts.iter().map(|text| NamePattern::new(text)).collect()
+    }
+
+    fn tools(names: &[&str]) -> Vec<ToolName> {
+        names.iter().copied().map(ToolName::from).collect()
+    }
+
+    #[test]
+    fn an_allow_list_shows_what_fits_and_nothing_else() {
+        let listed = tools(&["get_note", "delete_note", "get_user"]);
+        let get = AllowList::new(patterns(&["get_*"]));
+        assert_eq!(select(&get, &listed), Selection::Without(vec![1]));
+        let all = AllowList::new(patterns(&["*"]));
+        assert_eq!(select(&all, &listed), Selection::All);
+        let none = AllowList::new(Vec::new());
+        assert_eq!(select(&none, &listed), Selection::Without(vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn a_deny_list_hides_what_fits_and_nothing_else() {
+        let listed = tools(&["get_note", "delete_note", "delete_user"]);
+        let no_deletes = DenyList::new(patterns(&["delete_*", "absent"]));
+        assert_eq!(select(&no_deletes, &listed), Selection::Without(vec![1, 2]));
+        assert_eq!(select(&DenyList::new(Vec::new()), &listed), Selection::All);
+    }
+
+    fn names() -> impl proptest::strategy::Strategy<Value = Vec<ToolName>> {
+        proptest::collection::vec("[ab_]{0,4}", 0..24)
+            .prop_map(|names| names.iter().map(|name| name.as_str().into()).collect())
+    }
+
+    fn lists() -> impl proptest::strategy::Strategy<Value = Vec<NamePattern>> {
+        proptest::collection::vec("[ab_*]{0,4}", 0..4)
+            .prop_map(|texts| texts.iter().map(|text| NamePattern::new(text)).collect())
+    }
+
+    fn hidden(selection: Selection) -> Vec<usize> {
+        match selection {
+            Selection::All => Vec::new(),
+            Selection::Without(positions) => positions,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn positions_are_ascending_unique_and_in_range(tools in names(), patterns in lists()) {
+            let lists: [&dyn Predictor; 2] =
+                [&AllowList::new(patterns.clone()), &DenyList::new(patterns)];
+            for list in lists {
+                let positions = hidden(select(list, &tools));
+                prop_assert!(positions.is_sorted_by(|a, b| a < b));
+                prop_assert!(positions.iter().all(|position| *position < tools.len()));
+            }
+        }
+
+        #[test]
+        fn what_one_list_hides_the_other_shows(tools in names(), patterns in lists()) {
+            let allowed = hidden(select(&AllowList::new(patterns.clone()), &tools));
+            let denied = hidden(select(&DenyList::new(patterns), &tools));
+            let mut both: Vec<usize> = allowed.into_iter().chain(denied).collect();
+            both.sort_unstable();
+            prop_assert_eq!(both, (0..tools.len()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Compares the two ways to have a record safe before the reply leaves: the spool, which writes a
+//! line to a file and a row later, and group commit, which waits for the transaction.
+//!
+//! Prints, for each way and load, the median and the 99th percentile of the time that one record
+//! keeps its call waiting, and the processor time of the whole process for each call, which has
+//! two records. Run with `cargo bench -p riglm-adapters-storage`.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a measurement prints its figures and may fail"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, SqliteStore};
+use riglm_domain::id::{InvocationId, SessionId};
+use riglm_domain::invocation::{Invocation, Outcome};
+use riglm_domain::record::Record;
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository as _, Journal, RecordSink as _, StoreError,
+};
+use riglm_ports::contract::scene;
+use tokio::sync::{mpsc, oneshot};
+
+/// The most records of one group.
+const MAX_GROUP: usize = 1_000;
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Commits records before it acknowledges them; those that wait share a transaction.
+#[derive(Debug)]
+struct GroupCommit(mpsc::Sender<(Record, oneshot::Sender<()>)>);
+
+impl GroupCommit {
+    fn new(store: Arc<SqliteStore>) -> Self {
+        let (sender, mut waiting) = mpsc::channel::<(Record, oneshot::Sender<()>)>(MAX_GROUP);
+        tokio::spawn(async move {
+            let mut group = Vec::new();
+            while waiting.recv_many(&mut group, MAX_GROUP).await > 0 {
+                let (records, answers): (Vec<_>, Vec<_>) = group.drain(..).unzip();
+                store.apply(&records).await.unwrap();
+                for answer in answers {
+                    answer.send(()).unwrap();
+                }
+            }
+        });
+        Self(sender)
+    }
+}
+
+#[async_trait]
+impl Journal for GroupCommit {
+    async fn append(&self, record: &Record) -> Result<(), StoreError> {
+        let (answer, committed) = oneshot::channel();
+        self.0.send((record.clone(), answer)).await.unwrap();
+        committed.await.unwrap();
+        Ok(())
+    }
+}
+
+/// How calls arrive.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    n_callers: u32,
+    n_calls_each: u32,
+    /// The time between two calls of one caller; zero for back to back.
+    period: Duration,
+}
+
+const LOADS: [Load; 3] = [
+    Load {
+        name: "1 caller, back to back",
+        n_callers: 1,
+        n_calls_each: 5_000,
+        period: Duration::ZERO,
+    },
+    Load {
+        name: "32 callers, back to back",
+        n_callers: 32,
+        n_calls_each: 1_000,
+        period: Duration::ZERO,
+    },
+    Load {
+        name: "32 callers, 1,000 calls/s",
+        n_callers: 32,
+        n_calls_each: 100,
+        period: Duration::from_millis(32),
+    },
+];
+
+fn main() {
+    let records: Vec<_> = (0..20_000).flat_map(|n| call(0, n)).collect();
+    let t = Instant::now();
+    let lines: Vec<Vec<u8>> = records.iter().map(|r| serde_json::to_vec(r).unwrap()).collect();
+    println!("ser per call {:?} bytes {}", t.elapsed() / 20_000, lines[0].len()+lines[1].len());
+    let t = Instant::now();
+    let back: Vec<Record> = lines.iter().map(|l| serde_json::from_slice(l).unwrap()).collect();
+    println!("de per call {:?}", t.elapsed() / 20_000);
+    let t = Instant::now();
+    let mut n = 0;
+    for l in &lines { if let Some(rest) = l.strip_prefix(b"{\"record\":\"call_opened\"") { let i: Invocation = serde_json::from_slice(l).unwrap(); n += i.sequence + rest.len() as u64; } else { let i: riglm_domain::invocation::InvocationEnd = serde_json::from_slice(l).unwrap(); n += i.duration_us; } }
+    println!("de direct per call {:?} {n}", t.elapsed() / 20_000);
+    drop(back);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        apply_only().await;
+        println!(
+            "| durability | load | way | p50 | p99 | CPU per call | calls/s |\n\
+             |---|---|---|---|---|---|---|"
+        );
+        for durability in [Durability::Process] {
+            for load in [LOADS[0], LOADS[1]] {
+                spool(durability, load).await;
+                group_commit(durability, load).await;
+            }
+        }
+    });
+}
+
+/// Measures the database alone: whole batches, one after the other.
+async fn apply_only() {
+    let (store, _dir) = store(Durability::Process).await;
+    let n_calls = 50_000;
+    let records: Vec<_> = (0..n_calls).flat_map(|n| call(0, n)).collect();
+    let before = cpu_time();
+    for batch in records.chunks(MAX_GROUP) {
+        store.apply(batch).await.unwrap();
+    }
+    let cpu = (cpu_time() - before) / n_calls;
+    println!("database alone, 500 calls in a transaction: {cpu:?} CPU per call\n");
+}
+
+async fn spool(durability: Durability, load: Load) {
+    let (store, dir) = store(durability).await;
+    let options = SpoolOptions {
+        durability,
+        ..SpoolOptions::default()
+    };
+    let spool_dir = dir.path().join("spool");
+    let journal = SpoolJournal::open(
+        &spool_dir,
+        options,
+        scene::run(1),
+        store.clone(),
+        scene::moment(0),
+    );
+    let journal = Arc::new(journal.await.unwrap());
+    let before = cpu_time();
+    let (latencies, elapsed) = drive(journal.clone(), load).await;
+    assert!(journal.settled(SETTLED_WITHIN).await);
+    report(
+        durability,
+        load,
+        "spool",
+        latencies,
+        cpu_time() - before,
+        elapsed,
+    );
+    check(&store, load).await;
+    journal.close().await;
+}
+
+async fn group_commit(durability: Durability, load: Load) {
+    let (store, _dir) = store(durability).await;
+    let journal = Arc::new(GroupCommit::new(store.clone()));
+    let before = cpu_time();
+    let (latencies, elapsed) = drive(journal, load).await;
+    report(
+        durability,
+        load,
+        "group commit",
+        latencies,
+        cpu_time() - before,
+        elapsed,
+    );
+    check(&store, load).await;
+}
+
+async fn store(durability: Durability) -> (Arc<SqliteStore>, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = SqliteStore::open(&path, durability).await.unwrap();
+    (Arc::new(store), dir)
+}
+
+/// Makes all calls; returns how long each record took, and all of them together.
+async fn drive<J: Journal + 'static>(journal: Arc<J>, load: Load) -> (Vec<Duration>, Duration) {
+    let started = Instant::now();
+    let callers: Vec<_> = (0..load.n_callers)
+        .map(|caller| {
+            let journal = Arc::clone(&journal);
+            tokio::spawn(async move {
+                // Callers that keep a pace do not keep it in step.
+                let offset = load.period * caller / load.n_callers;
+                let mut due = tokio::time::Instant::now() + offset;
+                let mut latencies = Vec::new();
+                for n in 0..load.n_calls_each {
+                    if !load.period.is_zero() {
+                        tokio::time::sleep_until(due).await;
+                        due += load.period;
+                    }
+                    for record in call(caller, n) {
+                        let before = Instant::now();
+                        journal.append(&record).await.unwrap();
+                        latencies.push(before.elapsed());
+                    }
+                }
+                latencies
+            })
+        })
+        .collect();
+    let mut latencies = Vec::new();
+    for caller in callers {
+        latencies.extend(caller.await.unwrap());
+    }
+    (latencies, started.elapsed())
+}
+
+/// The two records of a call, as the proxy writes them without arguments and result.
+fn call(caller: u32, n: u32) -> [Record; 2] {
+    let mut entropy = [0; 10];
+    entropy[..4].copy_from_slice(&caller.to_be_bytes());
+    entropy[4..8].copy_from_slice(&n.to_be_bytes());
+    let started_at = scene::moment(n.into());
+    let call = Invocation {
+        id: InvocationId::new(started_at, entropy),
+        arguments: None,
+        started_at,
+        sequence: n.into(),
+        ..scene::call(session(caller), 0)
+    };
+    let mut end = scene::end(&call, Outcome::Ok);
+    end.result = None;
+    [Record::CallOpened(call), Record::CallClosed(end)]
+}
+
+fn session(caller: u32) -> SessionId {
+    let mut entropy = [0; 10];
+    entropy[..4].copy_from_slice(&caller.to_be_bytes());
+    SessionId::new(scene::moment(0), entropy)
+}
+
+fn report(
+    durability: Durability,
+    load: Load,
+    way: &str,
+    mut latencies: Vec<Duration>,
+    cpu: Duration,
+    elapsed: Duration,
+) {
+    latencies.sort_unstable();
+    let percentile = |percent: usize| latencies[(latencies.len() - 1) * percent / 100];
+    let n_calls = load.n_callers * load.n_calls_each;
+    println!(
+        "| {durability:?} | {} | {way} | {:.1?} | {:.1?} | {:.1?} | {:.0} |",
+        load.name,
+        percentile(50),
+        percentile(99),
+        cpu / n_calls,
+        f64::from(n_calls) / elapsed.as_secs_f64(),
+    );
+}
+
+async fn check(store: &SqliteStore, load: Load) {
+    let count = store.count(&InvocationFilter::default()).await.unwrap();
+    assert_eq!(count, u64::from(load.n_callers * load.n_calls_each));
+}
+
+/// Returns the processor time that all threads of this process have used.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap(),
+        u32::try_from(time.tv_nsec).unwrap(),
+    )
+}

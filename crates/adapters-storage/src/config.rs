@@ -1,0 +1,84 @@
+//! The configuration sections `storage` and `recording`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use validator::Validate;
+
+/// Where usage is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageConfig {
+    /// Which database holds the rows.
+    pub backend: Backend,
+    /// Read when the backend is `sqlite`.
+    #[validate(nested)]
+    pub sqlite: SqliteConfig,
+}
+
+/// A database that can hold the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// One file beside the proxy.
+    #[default]
+    Sqlite,
+}
+
+/// The SQLite database.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct SqliteConfig {
+    /// The database file; by default `riglm.db` in the data directory.
+    pub path: Option<PathBuf>,
+}
+
+/// How usage is written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecordingConfig {
+    /// What happens to a call that cannot be recorded.
+    pub mode: RecordingMode,
+    /// What a record survives once its call is answered.
+    pub durability: Durability,
+    /// How many bytes of records may wait for the database, at least 64 KiB.
+    #[validate(range(min = 65_536))]
+    pub spool_max_bytes: u64,
+}
+
+impl RecordingConfig {
+    /// The default of [`Self::spool_max_bytes`]: about 300,000 calls.
+    pub const SPOOL_MAX_BYTES: u64 = 256 * 1024 * 1024;
+}
+
+impl Default for RecordingConfig {
+    fn default() -> Self {
+        Self {
+            mode: RecordingMode::default(),
+            durability: Durability::default(),
+            spool_max_bytes: Self::SPOOL_MAX_BYTES,
+        }
+    }
+}
+
+/// What happens to a call that cannot be recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordingMode {
+    /// It goes on, and the loss is counted.
+    #[default]
+    BestEffort,
+    /// It is refused.
+    Required,
+}
+
+/// What a record survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// The death of the process by any signal.
+    #[default]
+    Process,
+    /// The loss of power too, at the price of a disk flush before each reply.
+    Power,
+}

@@ -1,0 +1,150 @@
+//! The key of the installation, under which arguments and client identities are hashed.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use riglm_domain::canonical::KeyedHasher;
+use riglm_ports::analytics::StoreError;
+
+use crate::error::{failing, opening};
+use crate::private_file;
+
+/// The name of the key file in the data directory.
+const FILE_NAME: &str = "hmac.key";
+/// The length of the key in bytes.
+const KEY_BYTES: usize = 32;
+
+/// Why a key file is refused.
+#[derive(Debug, thiserror::Error)]
+enum KeyError {
+    #[error("others than the owner can read or write the file, make it mode 0600")]
+    Shared,
+    #[error("the file does not hold exactly {KEY_BYTES} bytes")]
+    Length,
+}
+
+/// Returns the hasher under the key in `data_dir`; creates directory and key when missing.
+///
+/// Of several processes that start at once, all use the key of the one that was first.
+///
+/// # Errors
+///
+/// Returns [`StoreError::Open`] when the file cannot be read or created, when others than its
+/// owner may use it, and when it has another length than 32 bytes.
+pub fn keyed_hasher(data_dir: &Path) -> Result<KeyedHasher, StoreError> {
+    private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
+    let path = data_dir.join(FILE_NAME);
+    let key = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create(&path)?;
+            File::open(&path)
+                .map_err(opening(&path))
+                .and_then(|file| read(file, &path))?
+        }
+        Err(error) => return Err(opening(&path)(error)),
+        Ok(file) => read(file, &path)?,
+    };
+    Ok(KeyedHasher::new(&key))
+}
+
+fn read(mut file: File, path: &Path) -> Result<[u8; KEY_BYTES], StoreError> {
+    if private_file::is_shared(&file).map_err(opening(path))? {
+        return Err(opening(path)(KeyError::Shared));
+    }
+    let mut bytes = Vec::with_capacity(KEY_BYTES + 1);
+    (&mut file)
+        .take(KEY_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(opening(path))?;
+    bytes
+        .try_into()
+        .map_err(|_: Vec<u8>| opening(path)(KeyError::Length))
+}
+
+/// Makes a key under a name of its own and links it to `path`, which fails harmlessly when
+/// another process has done so before: a key file is never seen half written.
+fn create(path: &Path) -> Result<(), StoreError> {
+    let mut key = [0; KEY_BYTES];
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut key)
+        .and_then(|()| getrandom::fill(&mut suffix))
+        .map_err(failing("draw a random key"))?;
+    let draft = path.with_extension(format!("key.{:016x}", u64::from_ne_bytes(suffix)));
+    let written = private_file::options()
+        .write(true)
+        .create_new(true)
+        .open(&draft)
+        .and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::hard_link(&draft, path));
+    let removed = std::fs::remove_file(&draft);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other.map_err(opening(path))?,
+    }
+    removed.map_err(opening(&draft))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().join("new");
+        let first = keyed_hasher(&data_dir).unwrap().hash_text("x");
+        assert_eq!(keyed_hasher(&data_dir).unwrap().hash_text("x"), first);
+        let names: Vec<_> = std::fs::read_dir(&data_dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names, [FILE_NAME]);
+    }
+
+    #[test]
+    fn starters_at_once_agree_on_one_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let hashes: Vec<_> = std::thread::scope(|scope| {
+            let starters: Vec<_> = (0..16)
+                .map(|_| scope.spawn(|| keyed_hasher(dir.path()).unwrap().hash_text("x")))
+                .collect();
+            starters
+                .into_iter()
+                .map(|starter| starter.join().unwrap())
+                .collect()
+        });
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    }
+
+    #[test]
+    fn a_key_of_another_length_is_refused() {
+        for length in [0, KEY_BYTES - 1, KEY_BYTES + 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut file = private_file::options()
+                .write(true)
+                .create_new(true)
+                .open(dir.path().join(FILE_NAME))
+                .unwrap();
+            file.write_all(&vec![7; length]).unwrap();
+            let error = keyed_hasher(dir.path()).unwrap_err();
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert_eq!(source, "the file does not hold exactly 32 bytes");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        keyed_hasher(dir.path()).unwrap();
+        let path = dir.path().join(FILE_NAME);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let error = keyed_hasher(dir.path()).unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("0600"), "{source}");
+    }
+}

@@ -1,0 +1,271 @@
+//! The journal of one run of the proxy.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::id::RunId;
+use riglm_domain::record::Record;
+use riglm_ports::analytics::{Journal, RecordSink, StoreError};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::flusher::Flusher;
+use super::writer::SegmentWriter;
+use super::{drainer, lock, recovery};
+use crate::config::{Durability, RecordingConfig};
+use crate::error::{failing, opening};
+use crate::private_file;
+
+/// The number of waiting bytes at which the drainer stops collecting and starts to apply.
+const PRESSING_BYTES: u64 = 256 * 1024;
+
+/// How a journal works.
+#[derive(Clone, Debug)]
+pub struct SpoolOptions {
+    /// What a record survives once [`Journal::append`] has returned.
+    pub durability: Durability,
+    /// How many bytes of records may wait for the database.
+    pub max_bytes: u64,
+    /// How long [`SpoolJournal::close`] waits for the database to take what is left.
+    pub close_grace: Duration,
+}
+
+impl Default for SpoolOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Process,
+            max_bytes: RecordingConfig::SPOOL_MAX_BYTES,
+            close_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Writes records to the spool and carries them to a [`RecordSink`] in the background.
+///
+/// Appending is one `write` to the page cache, and with durability `power` the wait for a flush
+/// that is shared with others. A dropped append may still have written its record. Dropping the
+/// journal leaves what is not applied to the next run, as the death of the process does.
+#[derive(Debug)]
+pub struct SpoolJournal {
+    shared: Arc<Shared>,
+    flusher: Option<Flusher>,
+    drainer: Mutex<Option<JoinHandle<bool>>>,
+    sink: Arc<dyn RecordSink>,
+    run: RunId,
+    opened_at: Timestamp,
+    opened: Instant,
+    options: SpoolOptions,
+    /// Tells other processes that this run lives.
+    _lock: File,
+}
+
+/// What the journal shares with its drainer and its flusher.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) run_dir: PathBuf,
+    writer: Mutex<SegmentWriter>,
+    /// Bytes written by this run so far; changes only while the writer is locked.
+    appended: AtomicU64,
+    /// Bytes applied by this run so far.
+    pub(super) applied: watch::Sender<u64>,
+    n_dropped: AtomicU64,
+    /// Something was appended.
+    pub(super) wake: Notify,
+    /// More waits than is worth collecting for.
+    pub(super) pressed: Notify,
+    pub(super) closing: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// Locks the writer. The lock is held for one write and never over an await.
+    pub(super) fn writer(&self) -> MutexGuard<'_, SegmentWriter> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> u64 {
+        self.appended.load(Ordering::Relaxed) - *self.applied.borrow()
+    }
+
+    /// Starts a new segment when the newest one is over `min_bytes` and everything is applied.
+    pub(super) fn rotate_applied(&self, min_bytes: u64) {
+        let mut writer = self.writer();
+        if writer.len() > min_bytes
+            && self.waiting() == 0
+            && let Err(error) = writer.rotate()
+        {
+            warn!(%error, "could not start a new segment of the spool, the old one grows on");
+        }
+    }
+}
+
+impl SpoolJournal {
+    /// Makes the directory of `run` under `spool_dir` and starts to carry records to `sink`.
+    ///
+    /// What dead runs left in the spool is carried there first, in the background; their calls
+    /// still open are then lost as of `now`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Open`] when the directory cannot be made or is locked.
+    pub async fn open(
+        spool_dir: &Path,
+        options: SpoolOptions,
+        run: RunId,
+        sink: Arc<dyn RecordSink>,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        private_file::create_dir_all(spool_dir).map_err(opening(spool_dir))?;
+        let startup = lock::hold_startup(spool_dir).await?;
+        let dead = recovery::survey(spool_dir)
+            .map_err(opening(spool_dir))?
+            .dead;
+        let run_dir = spool_dir.join(run.to_string());
+        private_file::create_dir_all(&run_dir).map_err(opening(&run_dir))?;
+        let run_lock = lock::try_hold(&lock::of_run(&run_dir))
+            .and_then(|held| held.ok_or_else(|| std::io::ErrorKind::ResourceBusy.into()))
+            .map_err(opening(&run_dir))?;
+        drop(startup);
+        let writer =
+            SegmentWriter::create(&run_dir, options.durability).map_err(opening(&run_dir))?;
+        let shared = Arc::new(Shared {
+            run_dir,
+            writer: Mutex::new(writer),
+            appended: AtomicU64::new(0),
+            applied: watch::Sender::new(0),
+            n_dropped: AtomicU64::new(0),
+            wake: Notify::new(),
+            pressed: Notify::new(),
+            closing: watch::Sender::new(false),
+        });
+        let flusher = match options.durability {
+            Durability::Process => None,
+            Durability::Power => {
+                let flusher = Flusher::spawn(Arc::clone(&shared));
+                Some(flusher.map_err(failing("start the flusher"))?)
+            }
+        };
+        let drainer = drainer::run(Arc::clone(&shared), Arc::clone(&sink), dead, now);
+        Ok(Self {
+            shared,
+            flusher,
+            drainer: Mutex::new(Some(tokio::spawn(drainer))),
+            sink,
+            run,
+            opened_at: now,
+            opened: Instant::now(),
+            options,
+            _lock: run_lock,
+        })
+    }
+
+    /// Returns how many records were refused or could not be written since the start.
+    pub fn dropped(&self) -> u64 {
+        self.shared.n_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes of records wait for the database.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.shared.waiting()
+    }
+
+    /// Waits until all records appended before this call are applied; returns whether they were
+    /// within the given time.
+    pub async fn settled(&self, within: Duration) -> bool {
+        let target = self.shared.appended.load(Ordering::Relaxed);
+        let mut applied = self.shared.applied.subscribe();
+        let reached = applied.wait_for(|applied| *applied >= target);
+        matches!(timeout(within, reached).await, Ok(Ok(_)))
+    }
+
+    /// Refuses further records, carries what is left to the database within the grace period,
+    /// and removes the directory of the run when nothing is left.
+    ///
+    /// Calls and sessions that are still open then are lost, as after a crash. Further calls of
+    /// this do nothing.
+    pub async fn close(&self) {
+        let drainer = self
+            .drainer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut drainer) = drainer else {
+            return;
+        };
+        self.shared.writer().close();
+        self.shared.closing.send_replace(true);
+        let Ok(Ok(true)) = timeout(self.options.close_grace, &mut drainer).await else {
+            drainer.abort();
+            let bytes = self.shared.waiting();
+            warn!(
+                waiting_bytes = bytes,
+                "left {bytes} bytes of records in the spool for the next start"
+            );
+            return;
+        };
+        // The monotonic time since the start spares the journal a clock of its own.
+        let noticed_at = self.opened_at + self.opened.elapsed();
+        let lost = Record::RunLost {
+            run: self.run,
+            noticed_at,
+        };
+        if let Err(error) = self.sink.apply(&[lost]).await {
+            warn!(%error, "could not close what was open, the next start will");
+            return;
+        }
+        if let Err(error) = recovery::remove(&self.shared.run_dir) {
+            warn!(%error, "could not remove the spool of this run, the next start will");
+        }
+    }
+
+    fn write(&self, record: &Record) -> Result<(), StoreError> {
+        let mut line = serde_json::to_vec(record).map_err(failing("encode a record"))?;
+        line.push(b'\n');
+        let mut writer = self.shared.writer();
+        let waiting = self.shared.waiting();
+        if waiting + line.len() as u64 > self.options.max_bytes {
+            return Err(StoreError::Full { bytes: waiting });
+        }
+        let mut written = 0;
+        let outcome = writer.append(&line, &mut written);
+        self.shared.appended.fetch_add(written, Ordering::Relaxed);
+        drop(writer);
+        self.shared.wake.notify_one();
+        if waiting + written >= PRESSING_BYTES {
+            self.shared.pressed.notify_one();
+        }
+        outcome.map_err(failing("append to the journal"))
+    }
+}
+
+#[async_trait]
+impl Journal for SpoolJournal {
+    async fn append(&self, record: &Record) -> Result<(), StoreError> {
+        if let Err(error) = self.write(record) {
+            self.shared.n_dropped.fetch_add(1, Ordering::Relaxed);
+            return Err(error);
+        }
+        match &self.flusher {
+            None => Ok(()),
+            Some(flusher) => flusher.flushed().await,
+        }
+    }
+}
+
+impl Drop for SpoolJournal {
+    fn drop(&mut self) {
+        let drainer = self
+            .drainer
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(drainer) = drainer {
+            drainer.abort();
+        }
+    }
+}

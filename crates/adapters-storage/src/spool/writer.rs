@@ -1,0 +1,136 @@
+//! Writes lines to the newest segment of this run.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::segment;
+use crate::config::Durability;
+use crate::private_file;
+
+/// The size in bytes after which a segment is followed by the next one.
+const MAX_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The newest segment, and what of the older ones is not known to be on disk.
+#[derive(Debug)]
+pub(super) struct SegmentWriter {
+    run_dir: PathBuf,
+    durability: Durability,
+    file: Arc<File>,
+    number: u64,
+    len: u64,
+    /// The last line is incomplete, because a write failed halfway.
+    is_torn: bool,
+    is_closed: bool,
+    /// Files and directories to be flushed besides the newest segment.
+    unflushed: Vec<Arc<File>>,
+}
+
+impl SegmentWriter {
+    /// Creates the first segment in the directory of a run.
+    pub(super) fn create(run_dir: &Path, durability: Durability) -> io::Result<Self> {
+        let mut writer = Self {
+            run_dir: run_dir.into(),
+            durability,
+            file: Arc::new(create_segment(run_dir, segment::FIRST)?),
+            number: segment::FIRST,
+            len: 0,
+            is_torn: false,
+            is_closed: false,
+            unflushed: Vec::new(),
+        };
+        writer.flush_directory(run_dir);
+        if let Some(spool_dir) = run_dir.parent() {
+            writer.flush_directory(spool_dir);
+        }
+        Ok(writer)
+    }
+
+    /// Returns the size of the newest segment in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Refuses all further lines.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Appends a line, which ends in a line break, and adds the bytes that it took to `written`.
+    ///
+    /// After an error a part of the line may stand in the file; the next line starts on a line of
+    /// its own then.
+    pub(super) fn append(&mut self, line: &[u8], written: &mut u64) -> io::Result<()> {
+        if self.is_closed {
+            return Err(io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "the journal is closed",
+            ));
+        }
+        if self.len > MAX_SEGMENT_BYTES {
+            // When no file can be made, the present one grows on.
+            drop(self.rotate());
+        }
+        if self.is_torn {
+            self.write(b"\n", written)?;
+            self.is_torn = false;
+        }
+        self.write(line, written)
+    }
+
+    /// Makes the next segment, to which all further lines go.
+    pub(super) fn rotate(&mut self) -> io::Result<()> {
+        let number = self.number + 1;
+        let file = Arc::new(create_segment(&self.run_dir, number)?);
+        let older = std::mem::replace(&mut self.file, file);
+        self.number = number;
+        self.len = 0;
+        self.is_torn = false;
+        if self.durability == Durability::Power {
+            self.unflushed.push(older);
+            self.flush_directory(&self.run_dir.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns what has to be flushed so that every line of now survives the loss of power.
+    pub(super) fn take_unflushed(&mut self) -> Vec<Arc<File>> {
+        let mut files = std::mem::take(&mut self.unflushed);
+        files.push(Arc::clone(&self.file));
+        files
+    }
+
+    /// Has the entries of a directory flushed with the next lines.
+    fn flush_directory(&mut self, dir: &Path) {
+        if self.durability == Durability::Power {
+            // Some systems cannot open a directory; there its entries need no flush.
+            self.unflushed.extend(File::open(dir).map(Arc::new));
+        }
+    }
+
+    fn write(&mut self, mut bytes: &[u8], written: &mut u64) -> io::Result<()> {
+        let mut file = self.file.as_ref();
+        while !bytes.is_empty() {
+            match file.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    self.len += n as u64;
+                    *written += n as u64;
+                    self.is_torn = !bytes.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn create_segment(run_dir: &Path, number: u64) -> io::Result<File> {
+    private_file::options()
+        .append(true)
+        .create_new(true)
+        .open(segment::path(run_dir, number))
+}

@@ -1,0 +1,87 @@
+//! The usage store in one SQLite file.
+//!
+//! One connection writes, a few read: SQLite has one writer at a time anyway, and in WAL mode
+//! readers do not wait for it. SQL is literal text, one file for each aggregate.
+
+mod exchange;
+mod invocation;
+mod listing;
+mod migrate;
+mod row;
+mod session;
+mod sink;
+
+use std::path::Path;
+use std::time::Duration;
+
+use riglm_ports::analytics::StoreError;
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+use crate::config::Durability;
+use crate::error::opening;
+use crate::private_file;
+
+/// How long a statement waits for another process that is writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a reader waits for one of the reading connections.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many readers work at the same time.
+const MAX_READERS: u32 = 4;
+
+/// Sessions, calls and other requests in a SQLite database.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, creates it when missing and brings its schema up to date.
+    ///
+    /// The directory must exist. The file, and with it the files that SQLite puts beside it, is
+    /// readable and writable by its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
+    /// written then. Returns [`StoreError::Open`] when the file is no database or cannot be used.
+    pub async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+        private_file::ensure(path).map_err(opening(path))?;
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(match durability {
+                Durability::Process => SqliteSynchronous::Normal,
+                Durability::Power => SqliteSynchronous::Full,
+            })
+            .foreign_keys(false)
+            .busy_timeout(BUSY_TIMEOUT);
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .acquire_timeout(BUSY_TIMEOUT * 2)
+            .test_before_acquire(false)
+            .connect_with(options.clone())
+            .await
+            .map_err(opening(path))?;
+        if let Err(error) = migrate::to_latest(&writer, path).await {
+            writer.close().await;
+            return Err(error);
+        }
+        let readers = SqlitePoolOptions::new()
+            .max_connections(MAX_READERS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
+            .connect_lazy_with(options.read_only(true));
+        Ok(Self { writer, readers })
+    }
+
+    /// Closes all connections; statements in progress end first.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}

@@ -1,0 +1,204 @@
+//! Opening the usage store: what is created, refused and brought up to date.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_adapters_storage::{
+    RecordingConfig, SpoolJournal, SpoolOptions, Storage, StorageConfig, open, open_reader,
+};
+use riglm_domain::id::RunId;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::record::Record;
+use riglm_ports::analytics::{InvocationFilter, Journal as _, StoreError};
+use riglm_ports::contract::scene::{call, end, moment, run, session};
+use riglm_ports::fake::{ManualClock, MemoryStore};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn start(data_dir: &Path, run: RunId) -> Result<Storage, StoreError> {
+    let recording = RecordingConfig::default();
+    let clock = ManualClock::at(moment(99));
+    open(&StorageConfig::default(), &recording, data_dir, run, &clock).await
+}
+
+/// Returns the outcomes of all calls as a process sees them that only reads.
+async fn outcomes(data_dir: &Path) -> Vec<Option<Outcome>> {
+    let clock = ManualClock::at(moment(99));
+    let readers = open_reader(&StorageConfig::default(), data_dir, &clock)
+        .await
+        .unwrap();
+    let all = InvocationFilter::default();
+    let calls = readers.invocations.invocations(&all, 9).await.unwrap();
+    readers.close().await;
+    calls
+        .iter()
+        .map(|call| call.end.as_ref().map(|end| end.outcome))
+        .collect()
+}
+
+/// Writes a call that ended and one that is open to the spool, with a database that takes nothing.
+async fn spooled(data_dir: &Path) -> SpoolJournal {
+    let unreachable = Arc::new(MemoryStore::default());
+    unreachable.start_failing();
+    let options = SpoolOptions::default();
+    let spool = data_dir.join("spool");
+    let journal = SpoolJournal::open(&spool, options, run(1), unreachable, moment(0))
+        .await
+        .unwrap();
+    let session = session(run(1), 1);
+    let (done, open) = (call(session.id, 2), call(session.id, 3));
+    for record in [
+        Record::SessionOpened(session),
+        Record::CallOpened(done.clone()),
+        Record::CallClosed(end(&done, Outcome::Ok)),
+        Record::CallOpened(open),
+    ] {
+        journal.append(&record).await.unwrap();
+    }
+    journal
+}
+
+#[tokio::test]
+async fn what_is_recorded_is_read_in_the_same_run_and_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = start(dir.path(), run(1)).await.unwrap();
+    let session = session(run(1), 1);
+    let call = call(session.id, 2);
+    for record in [
+        Record::SessionOpened(session.clone()),
+        Record::CallOpened(call.clone()),
+        Record::CallClosed(end(&call, Outcome::Ok)),
+    ] {
+        storage.journal.append(&record).await.unwrap();
+    }
+    assert!(storage.settled(DEADLINE).await);
+    assert_eq!(storage.sessions.sessions(9).await.unwrap()[0].n_calls, 1);
+    assert_eq!(
+        storage.exchanges.exchanges(session.id, 9).await.unwrap(),
+        []
+    );
+    assert_eq!(storage.dropped_records(), 0);
+    storage.close().await;
+    assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok)]);
+}
+
+#[tokio::test]
+async fn a_reader_sees_what_a_live_run_has_not_carried_to_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let living = spooled(dir.path()).await;
+    assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
+    assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
+    drop(living);
+}
+
+#[tokio::test]
+async fn a_reader_recovers_what_a_dead_run_left() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(spooled(dir.path()).await);
+    let expected = [Some(Outcome::Ok), Some(Outcome::Unknown)];
+    assert_eq!(outcomes(dir.path()).await, expected);
+    assert!(!dir.path().join("spool").join(run(1).to_string()).exists());
+}
+
+#[tokio::test]
+async fn a_reader_needs_a_data_directory_and_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let clock = ManualClock::default();
+    let error = open_reader(&StorageConfig::default(), &missing, &clock)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("failed to open {}", missing.display())
+    );
+    assert!(!missing.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_may_open_a_new_store_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let starting: Vec<_> = (1..=8)
+        .map(|n| {
+            let data_dir = dir.path().join("data");
+            tokio::spawn(async move { start(&data_dir, run(n)).await.unwrap().close().await })
+        })
+        .collect();
+    for started in starting {
+        started.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_stays_as_it_is() {
+    use sqlx::{Connection as _, Executor as _};
+
+    let dir = tempfile::tempdir().unwrap();
+    start(dir.path(), run(1)).await.unwrap().close().await;
+    let path = dir.path().join("riglm.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+    let mut newer = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    newer
+        .execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+            VALUES (9999, 'later', true, x'00', 0)",
+        )
+        .await
+        .unwrap();
+    newer.close().await.unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = start(dir.path(), run(2)).await.unwrap_err();
+    let StoreError::NewerSchema { found, known } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(found, 9999);
+    assert!(known < found);
+    assert!(
+        std::fs::read(&path).unwrap() == before,
+        "the database was changed"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("riglm.db"), "no database ".repeat(1_000)).unwrap();
+    let error = start(dir.path(), run(1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_may_use_what_is_created() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn modes(path: &Path, found: &mut BTreeMap<String, u32>) {
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        found.insert(path.display().to_string(), mode);
+        if path.is_dir() {
+            for entry in std::fs::read_dir(path).unwrap() {
+                modes(&entry.unwrap().path(), found);
+            }
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("data");
+    let storage = start(&data_dir, run(1)).await.unwrap();
+    let mut found = BTreeMap::new();
+    modes(&data_dir, &mut found);
+    assert!(found.len() >= 6, "{found:?}");
+    for (path, mode) in found {
+        let expected = if Path::new(&path).is_dir() {
+            0o700
+        } else {
+            0o600
+        };
+        assert_eq!(mode, expected, "{path}");
+    }
+    storage.close().await;
+}

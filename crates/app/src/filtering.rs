@@ -1,0 +1,44 @@
+//! Which tools a list shows: the one place that decides it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use riglm_domain::id::ToolName;
+use riglm_domain::prediction::{Selection, SelectionContext};
+use riglm_ports::predictor::Predictor;
+
+/// Applies the configured choice of tools to a list.
+#[derive(Clone, Debug, Default)]
+pub struct ListFilter {
+    predictor: Option<Arc<dyn Predictor>>,
+}
+
+impl ListFilter {
+    /// Returns a filter that asks `predictor`; without one, every list passes whole.
+    #[must_use]
+    pub fn new(predictor: Option<Arc<dyn Predictor>>) -> Self {
+        Self { predictor }
+    }
+
+    /// Returns the positions of the tools to hide, ascending; none when the list passes whole.
+    ///
+    /// Positions that a predictor should not have named (out of range, twice) are ignored.
+    #[must_use]
+    pub fn hidden(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Vec<usize> {
+        let Some(predictor) = &self.predictor else {
+            return Vec::new();
+        };
+        match predictor.select(context, tools) {
+            Selection::All => Vec::new(),
+            Selection::Without(positions) => {
+                let mut seen = HashSet::new();
+                let mut hidden: Vec<usize> = positions
+                    .into_iter()
+                    .filter(|position| *position < tools.len() && seen.insert(*position))
+                    .collect();
+                hidden.sort_unstable();
+                hidden
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The limits under which messages are proxied.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use validator::{Validate, ValidationError};
+
+/// The `limits` section of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "deadlines_are_ordered"))]
+pub struct Limits {
+    /// The longest that a request may stay without an answer or a sign of progress.
+    #[serde(with = "humantime_serde")]
+    pub call_timeout: Duration,
+    /// The longest that a request may take however much progress it reports.
+    #[serde(with = "humantime_serde")]
+    pub call_timeout_max: Duration,
+    /// The longest that an upstream which was started again may take for its handshake.
+    #[serde(with = "humantime_serde")]
+    pub handshake_timeout: Duration,
+    /// How long a session may be silent and unconnected before it is ended.
+    #[serde(with = "humantime_serde")]
+    pub idle_timeout: Duration,
+    /// How long requests in flight may take to end when the proxy or a client stops.
+    #[serde(with = "humantime_serde")]
+    pub drain_timeout: Duration,
+    /// The most requests in flight at once in the whole proxy.
+    #[validate(range(min = 1))]
+    pub in_flight: usize,
+    /// The most requests in flight at once in one session.
+    #[validate(range(min = 1))]
+    pub in_flight_per_session: usize,
+    /// The most sessions at once.
+    #[validate(range(min = 1))]
+    pub sessions: usize,
+    /// The most sessions of one principal at once.
+    #[validate(range(min = 1))]
+    pub sessions_per_principal: usize,
+    /// The largest message that a client may send, in bytes.
+    #[validate(range(min = 1024))]
+    pub request_body_bytes: usize,
+    /// The largest message that an upstream may send, in bytes.
+    #[validate(range(min = 1024))]
+    pub upstream_message_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            call_timeout: Duration::from_mins(1),
+            call_timeout_max: Duration::from_mins(10),
+            handshake_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_mins(30),
+            drain_timeout: Duration::from_secs(30),
+            in_flight: 4_096,
+            in_flight_per_session: 1_024,
+            sessions: 10_000,
+            sessions_per_principal: 1_000,
+            request_body_bytes: 4 << 20,
+            upstream_message_bytes: 16 << 20,
+        }
+    }
+}
+
+fn deadlines_are_ordered(limits: &Limits) -> Result<(), ValidationError> {
+    if limits.call_timeout <= limits.call_timeout_max {
+        return Ok(());
+    }
+    Err(ValidationError::new("order")
+        .with_message("call_timeout must not be longer than call_timeout_max".into()))
+}

@@ -1,0 +1,153 @@
+//! The end of a request: its row is closed, and only then the client hears of it.
+
+use std::sync::Arc;
+
+use riglm_domain::exchange::Exchange;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::downstream::Route;
+use riglm_ports::upstream::UpstreamError;
+
+use super::pending::{Pending, Purpose};
+use super::session::ClientSession;
+use crate::tracking::micros;
+
+/// The answer to a request, as far as its row needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Response<'a> {
+    /// There was no answer.
+    None,
+    /// There was an answer of this size, with this result if it was a success.
+    Message {
+        /// Size of the message in bytes.
+        size_bytes: usize,
+        /// JSON text of the result.
+        result: Option<&'a str>,
+    },
+}
+
+impl ClientSession {
+    /// Closes the row of a request that ended.
+    pub(super) async fn complete(
+        &self,
+        pending: Pending,
+        outcome: Outcome,
+        response: Response<'_>,
+    ) {
+        let recorder = &self.shared.recorder;
+        let duration = pending.started.elapsed();
+        match pending.purpose {
+            Purpose::Call(Some(id)) => {
+                let response = match response {
+                    Response::None => (0, None),
+                    Response::Message { size_bytes, result } => (size_bytes, result),
+                };
+                recorder.call_closed(id, outcome, duration, response).await;
+            }
+            Purpose::Exchange { method, target } => {
+                let exchange = Exchange {
+                    id: recorder.exchange_id(pending.started_at),
+                    session: self.row().await,
+                    principal: self.principal.clone(),
+                    upstream: self.connection.connector().name().clone(),
+                    method: method.into(),
+                    target,
+                    started_at: pending.started_at,
+                    duration_us: micros(duration),
+                    outcome,
+                };
+                recorder.exchanged(exchange).await;
+            }
+            Purpose::Call(None)
+            | Purpose::Initialize
+            | Purpose::ListTools
+            | Purpose::Other
+            | Purpose::Own(_) => {}
+        }
+    }
+
+    /// Ends a request that gets no answer from the upstream. Returns whether the client still
+    /// waits for one.
+    pub(super) async fn abandon(&self, pending: Pending, outcome: Outcome) -> bool {
+        if matches!(pending.purpose, Purpose::Own(_)) {
+            return false; // Dropping it tells the waiting task.
+        }
+        let is_awaited = !pending.is_cancelled;
+        self.complete(pending, outcome, Response::None).await;
+        self.pending_ended();
+        is_awaited
+    }
+
+    /// Ends a request with an error of the proxy.
+    pub(super) async fn fail(
+        &self,
+        id: &RequestId,
+        pending: Pending,
+        outcome: Outcome,
+        error: &RpcError,
+    ) {
+        if self.abandon(pending, outcome).await {
+            self.deliver_error(id, error).await;
+        }
+    }
+
+    /// Answers a request with an error of the proxy.
+    pub(super) async fn deliver_error(&self, id: &RequestId, error: &RpcError) {
+        match Message::from_text(error.to_json(Some(id))) {
+            Ok(message) => {
+                self.client
+                    .deliver(message, Route::Related(id.clone()))
+                    .await;
+            }
+            Err(source) => tracing::error!("the proxy's own error is no message: {source}"),
+        }
+    }
+
+    /// Answers requests whose deadline has passed, and tells the upstream that nobody waits.
+    pub(super) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
+        let error = RpcError::new(
+            RpcErrorCode::UpstreamTimeout,
+            "the upstream did not answer within the deadline",
+        );
+        for (id, pending) in expired {
+            let is_cancellable = !pending.is_cancelled
+                && !matches!(pending.purpose, Purpose::Initialize | Purpose::Own(_));
+            self.fail(&id, pending, Outcome::Timeout, &error).await;
+            if is_cancellable {
+                self.cancel_upstream(&id).await;
+            }
+        }
+    }
+
+    async fn cancel_upstream(&self, id: &RequestId) {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"deadline exceeded"}}}}"#,
+            id.to_json()
+        );
+        let Some(live) = self.connection.current() else {
+            return;
+        };
+        let Ok(message) = Message::from_text(text) else {
+            return;
+        };
+        if let Err(error) = live.link.send(message).await {
+            tracing::debug!("the upstream could not be told of a deadline: {error}");
+        }
+    }
+}
+
+/// Returns the error that the client is answered with when the upstream fails.
+pub(super) fn upstream_failure(error: &UpstreamError) -> RpcError {
+    let code = match error {
+        UpstreamError::NotStarted { .. }
+        | UpstreamError::Unreachable { .. }
+        | UpstreamError::Lost { .. }
+        | UpstreamError::SessionExpired
+        | UpstreamError::Status { .. } => RpcErrorCode::UpstreamUnavailable,
+        UpstreamError::Garbled { .. }
+        | UpstreamError::TooLarge { .. }
+        | UpstreamError::NoAnswer => RpcErrorCode::UpstreamGarbled,
+    };
+    RpcError::new(code, error.to_string())
+}

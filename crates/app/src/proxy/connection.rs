@@ -1,0 +1,195 @@
+//! The connection of one session to its upstream: made at the first message, made again after a
+//! loss, with the client's own handshake played back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+
+/// A connection that lived this long was sound: the next loss starts the back-off anew.
+const SOUND_AFTER: Duration = Duration::from_secs(10);
+/// The wait before the second attempt; each further one doubles it.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// The longest wait between two attempts.
+const LAST_DELAY: Duration = Duration::from_secs(30);
+/// A message waits this long for the next attempt; with more to go it is refused at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One connection that is up, and which one it is.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// The sending half.
+    pub(crate) link: Arc<dyn UpstreamLink>,
+    /// Its number, from 1.
+    pub(crate) generation: u64,
+}
+
+/// The place of a session's upstream connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    connector: Arc<dyn UpstreamConnector>,
+    current: ArcSwapOption<Live>,
+    newest: AtomicU64,
+    newest_dead: AtomicU64,
+    connecting: tokio::sync::Mutex<()>,
+    backoff: Mutex<Backoff>,
+}
+
+#[derive(Debug, Default)]
+struct Backoff {
+    n_failures: u32,
+    opened: Option<Instant>,
+    retry: Option<Instant>,
+}
+
+impl Backoff {
+    fn failed(&mut self, now: Instant) {
+        let was_sound = self
+            .opened
+            .take()
+            .is_some_and(|opened| now.saturating_duration_since(opened) >= SOUND_AFTER);
+        self.n_failures = if was_sound {
+            1
+        } else {
+            self.n_failures.saturating_add(1)
+        };
+        self.retry = Some(now + delay_after(self.n_failures));
+    }
+}
+
+/// Returns the wait after that many failures in a row: none after the first, then doubling.
+fn delay_after(n_failures: u32) -> Duration {
+    match n_failures {
+        0 | 1 => Duration::ZERO,
+        n => FIRST_DELAY
+            .saturating_mul(1 << (n - 2).min(16))
+            .min(LAST_DELAY),
+    }
+}
+
+impl Connection {
+    /// Returns a place with no connection in it.
+    pub(crate) fn new(connector: Arc<dyn UpstreamConnector>) -> Self {
+        Self {
+            connector,
+            current: ArcSwapOption::empty(),
+            newest: AtomicU64::new(0),
+            newest_dead: AtomicU64::new(0),
+            connecting: tokio::sync::Mutex::new(()),
+            backoff: Mutex::default(),
+        }
+    }
+
+    /// Returns the connector.
+    pub(crate) fn connector(&self) -> &Arc<dyn UpstreamConnector> {
+        &self.connector
+    }
+
+    /// Returns the connection that is up.
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+        self.current.load_full()
+    }
+
+    /// Notes that a connection was lost, also before it became the current one.
+    pub(crate) fn mark_dead(&self, generation: u64) {
+        self.newest_dead.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Returns whether that connection was lost.
+    pub(crate) fn is_dead(&self, generation: u64) -> bool {
+        self.newest_dead.load(Ordering::Acquire) >= generation
+    }
+
+    /// Waits for the right to connect; who holds it is the only one.
+    pub(crate) async fn lock(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.connecting.lock().await
+    }
+
+    /// Opens a connection whose events go to what `events` returns for its number. It does not
+    /// become the current one before [`Self::publish`].
+    pub(crate) async fn open(
+        &self,
+        events: impl FnOnce(u64) -> Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<Live>, UpstreamError> {
+        let wait = {
+            let backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+            backoff
+                .retry
+                .map(|retry| retry.saturating_duration_since(Instant::now()))
+        };
+        match wait {
+            Some(wait) if wait > PATIENCE => {
+                return Err(UpstreamError::Unreachable {
+                    reason: "it failed repeatedly and is tried again later",
+                });
+            }
+            Some(wait) if !wait.is_zero() => tokio::time::sleep(wait).await,
+            _ => {}
+        }
+        let generation = self.newest.fetch_add(1, Ordering::AcqRel) + 1;
+        match self.connector.connect(events(generation)).await {
+            Ok(link) => {
+                let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+                backoff.opened = Some(Instant::now());
+                Ok(Arc::new(Live { link, generation }))
+            }
+            Err(error) => {
+                self.failed();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes an opened connection the current one.
+    pub(crate) fn publish(&self, live: Arc<Live>) {
+        self.current.store(Some(live));
+    }
+
+    /// Takes the connection away if it is still that one; counts as a failure.
+    pub(crate) fn drop_if(&self, generation: u64) -> Option<Arc<Live>> {
+        let current = self.current.load_full()?;
+        if current.generation != generation {
+            return None;
+        }
+        self.current.store(None);
+        self.failed();
+        Some(current)
+    }
+
+    /// Takes the connection away for good.
+    pub(crate) fn take(&self) -> Option<Arc<Live>> {
+        self.current.swap(None)
+    }
+
+    /// Counts a failed attempt.
+    pub(crate) fn failed(&self) {
+        let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+        backoff.failed(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_retry_is_at_once_and_later_ones_wait_longer() {
+        let delays: Vec<_> = (1..=4).map(|n| delay_after(n).as_millis()).collect();
+        assert_eq!(delays, [0, 100, 200, 400]);
+        assert_eq!(delay_after(u32::MAX), LAST_DELAY);
+    }
+
+    #[test]
+    fn a_loss_after_a_sound_connection_starts_anew() {
+        let start = Instant::now();
+        let mut backoff = Backoff::default();
+        backoff.failed(start);
+        backoff.failed(start);
+        assert_eq!(backoff.n_failures, 2);
+        backoff.opened = Some(start);
+        backoff.failed(start + SOUND_AFTER);
+        assert_eq!(backoff.n_failures, 1);
+    }
+}

@@ -1,0 +1,257 @@
+//! The way of a message from the upstream to the client.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::protocol::Revision;
+use riglm_ports::downstream::Route;
+use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+
+use super::completion::{Response, upstream_failure};
+use super::params::{IdMember, agreed_revision, id_member, is_error_result};
+use super::pending::{Pending, Purpose};
+use super::session::ClientSession;
+
+/// Notifications that concern the server as a whole, never one request.
+const STANDALONE: [&str; 4] = [
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+];
+
+/// Receives what one connection reports. It does not keep the session alive.
+#[derive(Debug)]
+pub(super) struct Events {
+    session: Weak<ClientSession>,
+    generation: u64,
+}
+
+impl Events {
+    /// Returns the receiver of the connection with this number.
+    pub(super) fn new(session: Weak<ClientSession>, generation: u64) -> Self {
+        Self {
+            session,
+            generation,
+        }
+    }
+}
+
+#[async_trait]
+impl UpstreamEvents for Events {
+    async fn received(&self, message: Message, related: Option<RequestId>) {
+        if let Some(session) = self.session.upgrade() {
+            session.pass_to_client(message, related).await;
+        }
+    }
+
+    async fn unanswered(&self, request: RequestId, error: UpstreamError) {
+        if let Some(session) = self.session.upgrade() {
+            session.not_answered(&request, &error).await;
+        }
+    }
+
+    async fn lost(&self, error: UpstreamError) {
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        session.connection.mark_dead(self.generation);
+        session.connection.drop_if(self.generation);
+        if !session.is_closed() {
+            tracing::warn!("{error}");
+        }
+        session.fail_lost(self.generation, &error).await;
+    }
+}
+
+impl ClientSession {
+    async fn pass_to_client(&self, message: Message, related: Option<RequestId>) {
+        let Some(envelope) = message.single() else {
+            return self.pass_batch(message, related).await;
+        };
+        match envelope.kind() {
+            Kind::Success | Kind::Failure => {
+                let envelope = envelope.clone();
+                self.pass_answer(message, &envelope, related).await;
+            }
+            Kind::Request | Kind::Notification => {
+                let route = self.route(&message, envelope, related);
+                if let (Kind::Request, Some(id)) = (envelope.kind(), envelope.id()) {
+                    self.state().pending.server_asked(id.clone());
+                }
+                self.client.deliver(message, route).await;
+            }
+        }
+    }
+
+    /// Closes the row of the answered request, then passes the answer on.
+    async fn pass_answer(&self, message: Message, envelope: &Envelope, related: Option<RequestId>) {
+        let Some((id, pending)) = self.take_answered(envelope, related.as_ref()) else {
+            tracing::debug!("the upstream answered a request that is not in flight");
+            let route = related.map_or(Route::Standalone, Route::Related);
+            return self.client.deliver(message, route).await;
+        };
+        if let Some(message) = self.settle(message, envelope, pending).await {
+            self.client.deliver(message, Route::Related(id)).await;
+        }
+    }
+
+    /// Takes out the request that an answer belongs to: the one it names, or else the one on whose
+    /// stream it came, since a server that cannot read an id answers without it.
+    fn take_answered(
+        &self,
+        envelope: &Envelope,
+        related: Option<&RequestId>,
+    ) -> Option<(RequestId, Pending)> {
+        let mut state = self.state();
+        [envelope.id(), related]
+            .into_iter()
+            .flatten()
+            .find_map(|id| Some((id.clone(), state.pending.remove(id)?)))
+    }
+
+    /// Does what the answer to a request calls for. Returns the message for the client.
+    async fn settle(
+        &self,
+        message: Message,
+        envelope: &Envelope,
+        pending: Pending,
+    ) -> Option<Message> {
+        let result = message.result(envelope);
+        let message = match pending.purpose {
+            Purpose::Own(waiting) => {
+                // The waiting task may have given up; then nobody wants the answer.
+                let _ = waiting.send(message);
+                return None;
+            }
+            Purpose::Initialize => {
+                if let Some(result) = result {
+                    self.agreed(result, &pending).await;
+                }
+                message
+            }
+            Purpose::ListTools => match result {
+                Some(result) if !pending.is_cancelled => match self.list(result).await {
+                    Some(shorter) => message.with_result(&shorter),
+                    None => message,
+                },
+                _ => message,
+            },
+            Purpose::Call(_) | Purpose::Exchange { .. } => {
+                let is_call = matches!(pending.purpose, Purpose::Call(_));
+                let outcome = match result {
+                    Some(result) if is_call && is_error_result(result) => Outcome::Error,
+                    Some(_) => Outcome::Ok,
+                    None => Outcome::Error,
+                };
+                let response = Response::Message {
+                    size_bytes: message.raw().len(),
+                    result,
+                };
+                self.complete(pending, outcome, response).await;
+                message
+            }
+            Purpose::Other => message,
+        };
+        self.pending_ended();
+        Some(message)
+    }
+
+    /// Takes note of an answered handshake: the session has a revision and gets its row.
+    async fn agreed(&self, result: &str, pending: &Pending) {
+        {
+            let mut state = self.state();
+            if let Some(revision) = agreed_revision(result) {
+                state.revision = Some(Revision::new(&revision));
+            }
+            state.handshake.initialize = Some(pending.message.clone());
+        }
+        self.row().await;
+    }
+
+    /// Passes a batch on as it is, after every answer in it closed its row.
+    async fn pass_batch(&self, message: Message, related: Option<RequestId>) {
+        let mut route = related.map_or(Route::Standalone, Route::Related);
+        for envelope in message.envelopes() {
+            match (envelope.kind(), envelope.id()) {
+                (Kind::Success | Kind::Failure, Some(id)) => {
+                    let pending = self.state().pending.remove(id);
+                    if let Some(pending) = pending {
+                        route = Route::Related(id.clone());
+                        self.settle(message.clone(), envelope, pending).await;
+                    }
+                }
+                (Kind::Request, Some(id)) => self.state().pending.server_asked(id.clone()),
+                _ => {}
+            }
+        }
+        self.client.deliver(message, route).await;
+    }
+
+    /// Returns where a request or notification of the server belongs.
+    ///
+    /// A transport with streams says it. Of others, progress names its request by its token; what
+    /// concerns the whole server belongs to no request; a request of the server belongs to what
+    /// the client asked last, since it must travel on a request's stream (SEP-2260); anything
+    /// else belongs to the request in flight if there is just one.
+    fn route(&self, message: &Message, envelope: &Envelope, related: Option<RequestId>) -> Route {
+        let method = envelope.method().unwrap_or_default();
+        let mut state = self.state();
+        let owner = related.or_else(|| {
+            if method == "notifications/progress" {
+                let token = id_member(message.params(envelope), IdMember::ProgressToken)?;
+                return state.pending.with_progress_token(&token);
+            }
+            if STANDALONE.contains(&method) {
+                return None;
+            }
+            if envelope.kind() == Kind::Request {
+                return state.pending.newest();
+            }
+            state.pending.only()
+        });
+        match owner {
+            Some(id) => {
+                state.pending.touch(&id, Instant::now());
+                Route::Related(id)
+            }
+            None => Route::Standalone,
+        }
+    }
+
+    /// Deals with a request that was sent and will not be answered.
+    async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
+        let again = {
+            let mut state = self.state();
+            match state.pending.get_mut(id) {
+                Some(pending)
+                    if *error == UpstreamError::SessionExpired
+                        && !pending.was_resent
+                        && !pending.message.is_batch()
+                        && !matches!(pending.purpose, Purpose::Initialize | Purpose::Own(_)) =>
+                {
+                    pending.was_resent = true;
+                    Some((pending.message.clone(), pending.generation))
+                }
+                _ => None,
+            }
+        };
+        if let Some((message, generation)) = again {
+            self.replace(generation);
+            let session = Arc::clone(self);
+            tokio::spawn(async move {
+                // A request that cannot be sent is answered with an error by `forward` itself.
+                let _ = session.forward(message).await;
+            });
+            return;
+        }
+        let pending = self.state().pending.remove(id);
+        if let Some(pending) = pending {
+            self.fail(id, pending, Outcome::Error, &upstream_failure(error))
+                .await;
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The few members of requests and results that the proxy reads. Everything is borrowed from the
+//! message; nothing read here is ever written back.
+
+use std::borrow::Cow;
+
+use riglm_domain::message::RequestId;
+use riglm_domain::session::ClientInfo;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The members of a request's `params` that are read.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct RequestParams<'a> {
+    /// `name` of `tools/call` and `prompts/get`.
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    /// `uri` of `resources/read`.
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    /// `arguments` of `tools/call`.
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl<'a> RequestParams<'a> {
+    /// Reads the JSON text of `params`; of anything but an object nothing is read.
+    pub(crate) fn read(params: Option<&'a str>) -> Self {
+        params
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+
+    /// Returns the name; a name that is no string as the JSON text it is.
+    pub(crate) fn name(&self) -> Option<Cow<'a, str>> {
+        self.name.map(text_of)
+    }
+
+    /// Returns the URI, likewise.
+    pub(crate) fn uri(&self) -> Option<Cow<'a, str>> {
+        self.uri.map(text_of)
+    }
+
+    /// Returns the JSON text of the arguments.
+    pub(crate) fn arguments(&self) -> Option<&'a str> {
+        self.arguments.map(RawValue::get)
+    }
+
+    /// Returns the progress token.
+    pub(crate) fn progress_token(&self) -> Option<RequestId> {
+        #[derive(Deserialize)]
+        struct Meta<'a> {
+            #[serde(borrow, default, rename = "progressToken")]
+            progress_token: Option<&'a RawValue>,
+        }
+        let meta: Meta<'_> = serde_json::from_str(self.meta?.get()).ok()?;
+        RequestId::from_json(meta.progress_token?.get())
+    }
+}
+
+fn text_of(raw: &RawValue) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_str::<Text<'_>>(raw.get()).map_or(Cow::Borrowed(raw.get()), |text| text.0)
+}
+
+/// Returns the member of `params` with this name when it is an id or a token.
+pub(crate) fn id_member(params: Option<&str>, member: IdMember) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ids<'a> {
+        #[serde(borrow, default)]
+        request_id: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        progress_token: Option<&'a RawValue>,
+    }
+    let ids: Ids<'_> = serde_json::from_str(params?).ok()?;
+    let raw = match member {
+        IdMember::RequestId => ids.request_id,
+        IdMember::ProgressToken => ids.progress_token,
+    };
+    RequestId::from_json(raw?.get())
+}
+
+/// The members that name a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum IdMember {
+    /// `requestId` of `notifications/cancelled`.
+    RequestId,
+    /// `progressToken` of `notifications/progress`.
+    ProgressToken,
+}
+
+/// Returns what a client says of itself in the `params` of `initialize`, and the revision it
+/// asks for.
+pub(crate) fn hello(params: Option<&str>) -> (ClientInfo, Option<String>) {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Hello {
+        protocol_version: Option<String>,
+        client_info: Info,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Info {
+        name: String,
+        version: String,
+    }
+    let hello: Hello = params
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let info = ClientInfo::new(&hello.client_info.name, &hello.client_info.version);
+    (info, hello.protocol_version)
+}
+
+/// Returns the revision in the result of `initialize`.
+pub(crate) fn agreed_revision(result: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Agreed {
+        protocol_version: String,
+    }
+    serde_json::from_str::<Agreed>(result)
+        .ok()
+        .map(|agreed| agreed.protocol_version)
+}
+
+/// Returns whether the result of a tool call says `isError: true`.
+pub(crate) fn is_error_result(result: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Verdict {
+        #[serde(default, rename = "isError")]
+        is_error: Option<bool>,
+    }
+    // Most results do not have the member; looking for its name is far cheaper than parsing.
+    memchr::memmem::find(result.as_bytes(), b"isError").is_some()
+        && serde_json::from_str::<Verdict>(result)
+            .is_ok_and(|verdict| verdict.is_error == Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_members_of_a_call_are_read() {
+        let text =
+            r#"{"name":"a\u0041","arguments":{"x":1.0},"_meta":{"progressToken":"t"},"task":{}}"#;
+        let params = RequestParams::read(Some(text));
+        assert_eq!(params.name().as_deref(), Some("aA"));
+        assert_eq!(params.arguments(), Some(r#"{"x":1.0}"#));
+        assert_eq!(params.progress_token(), Some(RequestId::Text("t".into())));
+        assert_eq!(
+            RequestParams::read(Some(r#"{"name":5}"#)).name().as_deref(),
+            Some("5")
+        );
+        assert!(RequestParams::read(Some("[1]")).name().is_none());
+    }
+
+    #[test]
+    fn an_error_result_is_told_from_text_about_errors() {
+        assert!(is_error_result(r#"{"content":[],"isError":true}"#));
+        assert!(!is_error_result(
+            r#"{"content":[{"text":"\"isError\":true"}]}"#
+        ));
+        assert!(!is_error_result(r#"{"isError":false}"#));
+    }
+
+    #[test]
+    fn a_hello_without_information_is_still_a_hello() {
+        assert_eq!(hello(None), (ClientInfo::default(), None));
+        let text =
+            r#"{"protocolVersion":"2025-06-18","clientInfo":{"name":"n\u0007","version":"1"}}"#;
+        assert_eq!(
+            hello(Some(text)),
+            (ClientInfo::new("n", "1"), Some("2025-06-18".into()))
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! The requests of one session that wait for an answer, in both directions.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use riglm_domain::id::InvocationId;
+use riglm_domain::message::{Message, RequestId};
+use tokio::sync::oneshot;
+
+/// What must happen when the answer comes.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// The handshake: the answer fixes the revision and starts the session's row.
+    Initialize,
+    /// A tool call with an open row; `None` once the row is closed.
+    Call(Option<InvocationId>),
+    /// A list of tools.
+    ListTools,
+    /// A request that gets one row at its end.
+    Exchange {
+        /// The method.
+        method: Box<str>,
+        /// What it names.
+        target: Option<String>,
+    },
+    /// Anything else: the answer only passes.
+    Other,
+    /// A request of the proxy itself: the answer goes to the waiting task, not to the client.
+    Own(oneshot::Sender<Message>),
+}
+
+/// A request that was forwarded and is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// What must happen when the answer comes.
+    pub(crate) purpose: Purpose,
+    /// The message, to be sent again when the upstream had forgotten the session.
+    pub(crate) message: Message,
+    /// The connection that it went to.
+    pub(crate) generation: u64,
+    /// When it was received.
+    pub(crate) started: Instant,
+    /// When it was received, by the clock.
+    pub(crate) started_at: Timestamp,
+    /// When the upstream last showed that it works on it.
+    pub(crate) last_sign: Instant,
+    /// The token under which progress of it is reported.
+    pub(crate) progress_token: Option<RequestId>,
+    /// The client no longer wants the answer.
+    pub(crate) is_cancelled: bool,
+    /// It was sent a second time already.
+    pub(crate) was_resent: bool,
+    /// Position among all requests of the session.
+    pub(crate) order: u64,
+}
+
+impl Pending {
+    /// Returns a request of the proxy's own; its answer goes to `waiting`.
+    pub(crate) fn own(
+        waiting: oneshot::Sender<Message>,
+        message: Message,
+        generation: u64,
+        started_at: Timestamp,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            purpose: Purpose::Own(waiting),
+            message,
+            generation,
+            started: now,
+            started_at,
+            last_sign: now,
+            progress_token: None,
+            is_cancelled: false,
+            was_resent: false,
+            order: 0,
+        }
+    }
+}
+
+/// The requests of one session in flight.
+#[derive(Debug, Default)]
+pub(crate) struct PendingTable {
+    from_client: HashMap<RequestId, Pending>,
+    from_server: HashSet<RequestId>,
+    n_seen: u64,
+}
+
+impl PendingTable {
+    /// Returns how many requests of the client wait for an answer that it still wants.
+    pub(crate) fn len(&self) -> usize {
+        self.from_client
+            .values()
+            .filter(|pending| !pending.is_cancelled)
+            .count()
+    }
+
+    /// Returns whether a request with this id waits.
+    pub(crate) fn contains(&self, id: &RequestId) -> bool {
+        self.from_client.contains_key(id)
+    }
+
+    /// Adds a request and gives it its position.
+    pub(crate) fn insert(&mut self, id: RequestId, mut pending: Pending) {
+        self.n_seen += 1;
+        pending.order = self.n_seen;
+        self.from_client.insert(id, pending);
+    }
+
+    /// Takes out the request that was answered.
+    pub(crate) fn remove(&mut self, id: &RequestId) -> Option<Pending> {
+        self.from_client.remove(id)
+    }
+
+    /// Returns the request with this id.
+    pub(crate) fn get_mut(&mut self, id: &RequestId) -> Option<&mut Pending> {
+        self.from_client.get_mut(id)
+    }
+
+    /// Returns whether a request waits that went to connections up to `generation`.
+    pub(crate) fn has_up_to(&self, generation: u64) -> bool {
+        self.from_client
+            .values()
+            .any(|pending| pending.generation <= generation)
+    }
+
+    /// Takes out every request that went to connections up to `generation`.
+    pub(crate) fn remove_up_to(&mut self, generation: u64) -> Vec<(RequestId, Pending)> {
+        self.from_client
+            .extract_if(|_, pending| pending.generation <= generation)
+            .collect()
+    }
+
+    /// Takes out the requests whose deadline has passed, and forgets cancelled ones that old.
+    ///
+    /// While the client owes the server an answer nothing expires before `longest`: the server
+    /// waits for a person.
+    pub(crate) fn remove_expired(
+        &mut self,
+        now: Instant,
+        silent: Duration,
+        longest: Duration,
+    ) -> Vec<(RequestId, Pending)> {
+        let allowed_silence = if self.from_server.is_empty() {
+            silent
+        } else {
+            longest
+        };
+        self.from_client
+            .extract_if(|_, pending| {
+                now.saturating_duration_since(pending.last_sign) >= allowed_silence
+                    || now.saturating_duration_since(pending.started) >= longest
+            })
+            .collect()
+    }
+
+    /// Notes a sign of life of the request on whose behalf the upstream sent something.
+    pub(crate) fn touch(&mut self, id: &RequestId, now: Instant) {
+        if let Some(pending) = self.from_client.get_mut(id) {
+            pending.last_sign = now;
+        }
+    }
+
+    /// Returns the request whose progress is reported under `token`.
+    pub(crate) fn with_progress_token(&self, token: &RequestId) -> Option<RequestId> {
+        self.from_client
+            .iter()
+            .find(|(_, pending)| pending.progress_token.as_ref() == Some(token))
+            .map(|(id, _)| id.clone())
+    }
+
+    /// Returns the request of the client that was made last and is not cancelled.
+    pub(crate) fn newest(&self) -> Option<RequestId> {
+        self.wanted()
+            .max_by_key(|(_, pending)| pending.order)
+            .map(|(id, _)| id.clone())
+    }
+
+    /// Returns the only request of the client in flight, if there is just one.
+    pub(crate) fn only(&self) -> Option<RequestId> {
+        let mut wanted = self.wanted();
+        match (wanted.next(), wanted.next()) {
+            (Some((id, _)), None) => Some(id.clone()),
+            _ => None,
+        }
+    }
+
+    /// Notes a request of the server that the client has to answer.
+    pub(crate) fn server_asked(&mut self, id: RequestId) {
+        self.from_server.insert(id);
+    }
+
+    /// Notes the client's answer to a request of the server.
+    pub(crate) fn client_answered(&mut self, id: &RequestId) {
+        self.from_server.remove(id);
+    }
+
+    /// Forgets the requests of a server whose connection is gone.
+    pub(crate) fn forget_server(&mut self) {
+        self.from_server.clear();
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
+        self.from_client.iter().filter(|(_, pending)| {
+            !pending.is_cancelled && !matches!(pending.purpose, Purpose::Own(_))
+        })
+    }
+}

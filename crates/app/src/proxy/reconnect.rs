@@ -1,0 +1,219 @@
+//! Handing a message to the upstream, over a connection that may have to be made first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::invocation::Outcome;
+use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::rpc_error::RpcError;
+use riglm_ports::upstream::UpstreamError;
+use tokio::sync::oneshot;
+
+use super::completion::upstream_failure;
+use super::connection::Live;
+use super::from_upstream::Events;
+use super::pending::Pending;
+use super::session::{ClientSession, Handshake};
+
+/// How long the exchanges of a connection that was replaced may take to end by themselves.
+const REPLACED_GRACE: Duration = Duration::from_secs(10);
+
+impl ClientSession {
+    /// Sends a message whose requests are noted as in flight.
+    ///
+    /// A message that the connection did not take is sent once more over a new connection; a
+    /// message that it took is never repeated.
+    pub(super) async fn forward(self: &Arc<Self>, message: Message) -> Result<(), RpcError> {
+        let has_requests = message
+            .envelopes()
+            .iter()
+            .any(|part| part.kind() == Kind::Request);
+        if !has_requests && self.connection.current().is_none() && self.is_initialized() {
+            // It concerns a connection that is gone; the handshake is played back by itself.
+            return Ok(());
+        }
+        let mut is_first = true;
+        loop {
+            let live = match self.live(&message).await {
+                Ok(live) => live,
+                Err(error) => return self.undeliverable(&message, &error).await,
+            };
+            if !self.assign(&message, live.generation) && has_requests {
+                return Ok(()); // They were answered meanwhile, with an error or by a deadline.
+            }
+            let error = match live.link.send(message.clone()).await {
+                Ok(()) if self.connection.is_dead(live.generation) => {
+                    // The loss may have been reported before the requests were assigned.
+                    self.fail_lost(live.generation, &lost()).await;
+                    return Ok(());
+                }
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let is_retriable = matches!(
+                error,
+                UpstreamError::SessionExpired | UpstreamError::Lost { .. }
+            );
+            if !is_first || !is_retriable {
+                return self.undeliverable(&message, &error).await;
+            }
+            self.replace(live.generation);
+            if !has_requests {
+                return Ok(());
+            }
+            is_first = false;
+        }
+    }
+
+    /// Takes a connection that no longer serves out of use and closes it when its exchanges ended.
+    pub(super) fn replace(self: &Arc<Self>, generation: u64) {
+        let Some(old) = self.connection.drop_if(generation) else {
+            return;
+        };
+        let session = Arc::clone(self);
+        tokio::spawn(async move {
+            session.drain_generation(generation, REPLACED_GRACE).await;
+            old.link.close().await;
+        });
+    }
+
+    /// Returns the connection that is up, or makes one.
+    async fn live(self: &Arc<Self>, message: &Message) -> Result<Arc<Live>, UpstreamError> {
+        if let Some(live) = self.connection.current() {
+            return Ok(live);
+        }
+        let _connecting = self.connection.lock().await;
+        if let Some(live) = self.connection.current() {
+            return Ok(live);
+        }
+        if self.is_closed() {
+            return Err(lost());
+        }
+        let live = self
+            .connection
+            .open(|generation| Arc::new(Events::new(Arc::downgrade(self), generation)))
+            .await?;
+        let handshake = self.state().handshake.clone();
+        let is_handshake = message.envelopes().iter().any(|part| {
+            part.as_request()
+                .is_some_and(|(method, _)| method == "initialize")
+        });
+        if !is_handshake && let Err(error) = self.play_back(&live, &handshake).await {
+            self.connection.failed();
+            live.link.close().await;
+            return Err(error);
+        }
+        self.connection.publish(Arc::clone(&live));
+        if self.connection.is_dead(live.generation) {
+            self.connection.drop_if(live.generation);
+            return Err(lost());
+        }
+        Ok(live)
+    }
+
+    /// Sets a new connection up as the client set up the first one.
+    async fn play_back(&self, live: &Live, handshake: &Handshake) -> Result<(), UpstreamError> {
+        let Some(initialize) = &handshake.initialize else {
+            return Ok(());
+        };
+        tracing::info!("setting up the upstream again for a session that lost it");
+        let answer = self.ask(live, initialize, "initialize").await?;
+        if answer
+            .single()
+            .is_none_or(|envelope| envelope.kind() != Kind::Success)
+        {
+            return Err(UpstreamError::Garbled {
+                reason: "the handshake was refused",
+            });
+        }
+        if let Some(initialized) = &handshake.initialized {
+            live.link.send(initialized.clone()).await?;
+        }
+        if let Some(log_level) = &handshake.log_level {
+            self.ask(live, log_level, "log-level").await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request of the proxy's own, made from one of the client's, and waits for its answer.
+    async fn ask(
+        &self,
+        live: &Live,
+        template: &Message,
+        what: &str,
+    ) -> Result<Message, UpstreamError> {
+        let id = RequestId::Text(format!("riglm:{what}:{}", live.generation).into());
+        let message = template.with_id(&id);
+        let (answered, answer) = oneshot::channel();
+        let pending = Pending::own(
+            answered,
+            message.clone(),
+            live.generation,
+            self.shared.recorder.now(),
+        );
+        self.state().pending.insert(id.clone(), pending);
+        let sent = live.link.send(message).await;
+        let limit = self.shared.limits.handshake_timeout;
+        let result = match sent {
+            Ok(()) => match tokio::time::timeout(limit, answer).await {
+                Ok(Ok(message)) => Ok(message),
+                Ok(Err(_)) => Err(lost()),
+                Err(_) => Err(UpstreamError::NoAnswer),
+            },
+            Err(error) => Err(error),
+        };
+        self.state().pending.remove(&id);
+        result
+    }
+
+    /// Notes which connection the requests of a message go to. Returns whether one still waits.
+    fn assign(&self, message: &Message, generation: u64) -> bool {
+        let mut state = self.state();
+        let mut is_any_waiting = false;
+        for (_, id) in message.envelopes().iter().filter_map(Envelope::as_request) {
+            if let Some(pending) = state.pending.get_mut(id) {
+                pending.generation = generation;
+                is_any_waiting = true;
+            }
+        }
+        is_any_waiting
+    }
+
+    /// Answers the requests of a message that could not be sent.
+    async fn undeliverable(
+        &self,
+        message: &Message,
+        error: &UpstreamError,
+    ) -> Result<(), RpcError> {
+        let failure = upstream_failure(error);
+        tracing::warn!("a message could not be passed on: {error}");
+        let mut has_requests = false;
+        for (_, id) in message.envelopes().iter().filter_map(Envelope::as_request) {
+            has_requests = true;
+            let pending = self.state().pending.remove(id);
+            if let Some(pending) = pending {
+                self.fail(id, pending, Outcome::Error, &failure).await;
+            }
+        }
+        if has_requests { Ok(()) } else { Err(failure) }
+    }
+
+    /// Answers every request that went to connections up to `generation`.
+    pub(super) async fn fail_lost(&self, generation: u64, error: &UpstreamError) {
+        let lost = {
+            let mut state = self.state();
+            state.pending.forget_server();
+            state.pending.remove_up_to(generation)
+        };
+        let failure = upstream_failure(error);
+        for (id, pending) in lost {
+            self.fail(&id, pending, Outcome::Error, &failure).await;
+        }
+    }
+}
+
+fn lost() -> UpstreamError {
+    UpstreamError::Lost {
+        reason: "the connection ended".into(),
+    }
+}

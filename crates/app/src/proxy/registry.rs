@@ -1,0 +1,181 @@
+//! All sessions of the proxy: admission, deadlines, idleness, shutdown.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::downstream::ClientLink;
+use riglm_ports::upstream::UpstreamConnector;
+
+use super::list_tools::ListMemory;
+use super::session::ClientSession;
+use crate::filtering::ListFilter;
+use crate::limits::Limits;
+use crate::tracking::Recorder;
+
+/// How often deadlines and idle sessions are looked at.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// What a proxy is made of.
+#[derive(Debug)]
+pub struct ProxyParts {
+    /// Makes the upstream connections.
+    pub connector: Arc<dyn UpstreamConnector>,
+    /// Records what happens.
+    pub recorder: Arc<Recorder>,
+    /// Chooses the tools that lists show.
+    pub filter: ListFilter,
+    /// The limits that hold.
+    pub limits: Limits,
+}
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) connector: Arc<dyn UpstreamConnector>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) filter: ListFilter,
+    pub(crate) limits: Limits,
+    pub(crate) lists: ListMemory,
+    /// Requests in flight in all sessions.
+    pub(crate) n_in_flight: AtomicUsize,
+}
+
+/// The proxy in front of one upstream.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
+    next: AtomicU64,
+}
+
+impl Proxy {
+    /// Returns a proxy made of these parts.
+    #[must_use]
+    pub fn new(parts: ProxyParts) -> Self {
+        let shared = Shared {
+            connector: parts.connector,
+            recorder: parts.recorder,
+            filter: parts.filter,
+            limits: parts.limits,
+            lists: ListMemory::default(),
+            n_in_flight: AtomicUsize::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+            sessions: Mutex::default(),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the limits that hold.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Returns how many sessions there are.
+    #[must_use]
+    pub fn n_sessions(&self) -> usize {
+        self.sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// Admits a client. Its messages go to the session, what it is sent goes to `client`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RpcErrorCode::LimitReached`] when there are as many sessions as there may be, in
+    /// all or of this principal.
+    pub fn accept(
+        &self,
+        transport: Transport,
+        principal: &Principal,
+        client: Arc<dyn ClientLink>,
+    ) -> Result<Arc<ClientSession>, RpcError> {
+        let limits = &self.shared.limits;
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // Ended sessions leave at the next sweep; they must not keep others out until then.
+        if sessions.len() >= limits.sessions.min(limits.sessions_per_principal) {
+            sessions.retain(|_, session| !session.is_closed());
+        }
+        let of_principal = || {
+            sessions
+                .values()
+                .filter(|session| session.principal() == principal)
+                .count()
+        };
+        if sessions.len() >= limits.sessions
+            || (sessions.len() >= limits.sessions_per_principal
+                && of_principal() >= limits.sessions_per_principal)
+        {
+            return Err(RpcError::new(
+                RpcErrorCode::LimitReached,
+                "too many sessions are open; end some or try again later",
+            ));
+        }
+        let session = ClientSession::new(
+            Arc::clone(&self.shared),
+            transport,
+            principal.clone(),
+            client,
+        );
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        sessions.insert(number, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Enforces deadlines and ends idle sessions until it is dropped.
+    pub async fn keep_watch(&self) {
+        let mut tick = tokio::time::interval(SWEEP_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            self.sweep(Instant::now());
+        }
+    }
+
+    /// Ends what is past its deadline at `now`. Deadlines are answered and idle sessions are
+    /// ended by tasks of their own, so that one slow client delays nobody else.
+    pub fn sweep(&self, now: Instant) {
+        let sessions: Vec<Arc<ClientSession>> = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.retain(|_, session| !session.is_closed());
+            sessions.values().cloned().collect()
+        };
+        for session in sessions {
+            if session.is_idle(now) {
+                tokio::spawn(async move {
+                    tracing::debug!("ending a session that was idle too long");
+                    session.close().await;
+                });
+                continue;
+            }
+            let expired = session.take_expired(now);
+            if !expired.is_empty() {
+                tokio::spawn(async move { session.time_out(expired).await });
+            }
+        }
+    }
+
+    /// Lets requests in flight end, for as long as the drain limit allows, then ends all sessions.
+    pub async fn shutdown(&self) {
+        let sessions: Vec<Arc<ClientSession>> = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.drain().map(|(_, session)| session).collect()
+        };
+        let limit = self.shared.limits.drain_timeout;
+        join_all(sessions.iter().map(|session| async move {
+            session.drain(limit).await;
+            session.close().await;
+        }))
+        .await;
+    }
+}

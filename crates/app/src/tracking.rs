@@ -1,0 +1,6 @@
+//! Recording of sessions and calls.
+
+mod recorder;
+
+pub(crate) use recorder::micros;
+pub use recorder::{CallDetails, Recorder, RecorderOptions, RecordingRefused, SessionDetails};

@@ -1,0 +1,283 @@
+//! Writes what happens to the journal, before the reply that it belongs to leaves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
+use riglm_domain::exchange::Exchange;
+use riglm_domain::id::{
+    Entropy, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName,
+};
+use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::record::Record;
+use riglm_domain::redaction::redacted;
+use riglm_domain::session::{ClientInfo, Session};
+use riglm_domain::tool::ToolListing;
+use riglm_ports::analytics::Journal;
+use riglm_ports::clock::Clock;
+
+/// The longest arguments or result that is stored when storing them is switched on, in bytes.
+const MAX_STORED_BYTES: usize = 64 << 10;
+
+/// What is recorded beyond the rows themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecorderOptions {
+    /// Refuse calls that cannot be recorded instead of forwarding them.
+    pub is_required: bool,
+    /// Store arguments with secrets removed.
+    pub include_arguments: bool,
+    /// Store results with secrets removed.
+    pub include_results: bool,
+}
+
+/// A call could not be recorded, and recording is required.
+#[derive(Debug, thiserror::Error)]
+#[error("the call cannot be recorded")]
+pub struct RecordingRefused;
+
+/// What a session row is made of.
+#[derive(Debug)]
+pub struct SessionDetails<'a> {
+    /// Who is calling.
+    pub principal: &'a Principal,
+    /// What the client says of itself.
+    pub client_info: &'a ClientInfo,
+    /// The revision that was agreed on.
+    pub protocol: &'a Revision,
+    /// How the client is connected.
+    pub transport: Transport,
+    /// When the session started.
+    pub started_at: Timestamp,
+}
+
+/// What the row of a call is made of.
+#[derive(Debug)]
+pub struct CallDetails<'a> {
+    /// The session that makes it.
+    pub session: SessionId,
+    /// Who is calling.
+    pub principal: &'a Principal,
+    /// The upstream that it goes to.
+    pub upstream: &'a UpstreamName,
+    /// The tool.
+    pub tool: ToolName,
+    /// The JSON text of the arguments.
+    pub arguments: Option<&'a str>,
+    /// When it was received.
+    pub started_at: Timestamp,
+    /// Position among the calls of its session, from 1.
+    pub sequence: u64,
+    /// How the client came to know the tool.
+    pub source: ToolSource,
+    /// Size of the request message in bytes.
+    pub request_bytes: usize,
+}
+
+/// Records sessions, calls and other requests of one run of the proxy.
+#[derive(Debug)]
+pub struct Recorder {
+    journal: Arc<dyn Journal>,
+    hasher: KeyedHasher,
+    clock: Arc<dyn Clock>,
+    run: RunId,
+    options: RecorderOptions,
+    n_lost: AtomicU64,
+    is_failing: AtomicBool,
+}
+
+impl Recorder {
+    /// Returns a recorder that writes to `journal`.
+    #[must_use]
+    pub fn new(
+        journal: Arc<dyn Journal>,
+        hasher: KeyedHasher,
+        clock: Arc<dyn Clock>,
+        run: RunId,
+        options: RecorderOptions,
+    ) -> Self {
+        Self {
+            journal,
+            hasher,
+            clock,
+            run,
+            options,
+            n_lost: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the present moment.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns how many records the journal refused since the start.
+    #[must_use]
+    pub fn n_lost(&self) -> u64 {
+        self.n_lost.load(Ordering::Relaxed)
+    }
+
+    /// Records the start of a session and returns its identifier.
+    pub async fn session_opened(&self, details: SessionDetails<'_>) -> SessionId {
+        let info = details.client_info;
+        let identity = format!("{}\0{}\0{}", details.principal, info.name, info.version);
+        let session = Session {
+            id: SessionId::new(details.started_at, entropy()),
+            run: self.run,
+            principal: details.principal.clone(),
+            client: self.hasher.hash_text(&identity),
+            client_info: info.clone(),
+            protocol: details.protocol.clone(),
+            transport: details.transport,
+            started_at: details.started_at,
+        };
+        let id = session.id;
+        self.append(&Record::SessionOpened(session)).await;
+        id
+    }
+
+    /// Records the end of a session.
+    pub async fn session_closed(&self, session: SessionId) {
+        let ended_at = self.clock.now();
+        self.append(&Record::SessionClosed { session, ended_at })
+            .await;
+    }
+
+    /// Records the tools of a page that is seen for the first time in this run.
+    pub async fn tools_seen(&self, listing: ToolListing) {
+        let seen_at = self.clock.now();
+        self.append(&Record::ToolsSeen { listing, seen_at }).await;
+    }
+
+    /// Records that a page was listed to a session.
+    pub async fn tools_listed(&self, session: SessionId, listing: &str) {
+        let record = Record::ToolsListed {
+            session,
+            listing: listing.into(),
+            listed_at: self.clock.now(),
+        };
+        self.append(&record).await;
+    }
+
+    /// Opens the row of a call that is about to be forwarded.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RecordingRefused`] when the journal refuses the record and recording is required.
+    pub async fn call_opened(
+        &self,
+        details: CallDetails<'_>,
+    ) -> Result<InvocationId, RecordingRefused> {
+        let invocation = Invocation {
+            id: InvocationId::new(details.started_at, entropy()),
+            session: details.session,
+            principal: details.principal.clone(),
+            upstream: details.upstream.clone(),
+            tool: details.tool,
+            arguments_hash: self.hash(details.arguments),
+            arguments: details
+                .arguments
+                .filter(|_| self.options.include_arguments)
+                .map(|arguments| redacted(arguments, MAX_STORED_BYTES)),
+            started_at: details.started_at,
+            sequence: details.sequence,
+            source: details.source,
+            request_bytes: details.request_bytes as u64,
+        };
+        let id = invocation.id;
+        if !self.append(&Record::CallOpened(invocation)).await && self.options.is_required {
+            return Err(RecordingRefused);
+        }
+        Ok(id)
+    }
+
+    /// Closes the row of a call. `response` is the size of the answer and the JSON text of its
+    /// result, when there is one.
+    pub async fn call_closed(
+        &self,
+        id: InvocationId,
+        outcome: Outcome,
+        duration: Duration,
+        response: (usize, Option<&str>),
+    ) {
+        let (response_bytes, result) = response;
+        let end = InvocationEnd {
+            id,
+            outcome,
+            duration_us: micros(duration),
+            response_bytes: response_bytes as u64,
+            result: result
+                .filter(|_| self.options.include_results)
+                .map(|result| redacted(result, MAX_STORED_BYTES)),
+        };
+        self.append(&Record::CallClosed(end)).await;
+    }
+
+    /// Records a request other than a call, at its end.
+    pub async fn exchanged(&self, exchange: Exchange) {
+        self.append(&Record::Exchanged(exchange)).await;
+    }
+
+    /// Returns a new identifier for an exchange that started at that moment.
+    #[must_use]
+    pub fn exchange_id(&self, started_at: Timestamp) -> ExchangeId {
+        ExchangeId::new(started_at, entropy())
+    }
+
+    /// Hashes arguments. What has no canonical form (nested too deeply) is hashed as written.
+    fn hash(&self, arguments: Option<&str>) -> KeyedHash {
+        match self.hasher.hash_json(arguments) {
+            Ok(hash) => hash,
+            Err(CanonicalError::TooDeep | CanonicalError::NotJson) => {
+                self.hasher.hash_text(arguments.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Appends a record and returns whether the journal took it. Says once that it does not.
+    async fn append(&self, record: &Record) -> bool {
+        match self.journal.append(record).await {
+            Ok(()) => {
+                if self.is_failing.swap(false, Ordering::Relaxed) {
+                    tracing::info!(
+                        records.lost = self.n_lost(),
+                        "recording works again; {} records were lost since the start",
+                        self.n_lost()
+                    );
+                }
+                true
+            }
+            Err(error) => {
+                self.n_lost.fetch_add(1, Ordering::Relaxed);
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "records are being lost: {error}"
+                    );
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Returns a duration in whole microseconds.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn entropy() -> Entropy {
+    let mut bytes = Entropy::default();
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        // Uniqueness is all that is needed, and the clock is the other half of an identifier.
+        static FALLBACK: AtomicU64 = AtomicU64::new(0);
+        tracing::warn!("the operating system gives no random numbers: {error}");
+        bytes[2..].copy_from_slice(&FALLBACK.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,242 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use riglm_adapters_http::ControlAddress;
+use riglm_adapters_prediction::Strategy;
+use riglm_domain::id::SessionId;
+
+use crate::config::{Downstream, Overrides, UpstreamChoice};
+use crate::demo::DemoServer;
+
+/// A transparent MCP proxy that records tool calls.
+#[derive(Debug, Parser)]
+#[command(name = "riglm", version, about, long_about = None)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Proxy an MCP server and record what clients call
+    Serve(ServeArgs),
+    /// List recorded sessions, newest last
+    Sessions(SessionsArgs),
+    /// List recorded tool calls, newest last
+    Calls(CallsArgs),
+    /// Show the proxy at work between a built-in client and built-in servers
+    Demo,
+    /// Check and show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// End the process groups that are named on standard input, when it ends.
+    #[command(name = "__guard", hide = true)]
+    Guard,
+    /// Serve one of the servers of the demonstration over standard input and output.
+    #[command(name = "__demo-server", hide = true)]
+    DemoServer {
+        /// Which one.
+        #[arg(value_parser = PossibleValuesParser::new(DemoServer::ALL.map(DemoServer::name))
+            .try_map(|name| DemoServer::parse(&name).ok_or("unknown server")))]
+        server: DemoServer,
+    },
+}
+
+/// Where configuration and data lie.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Places {
+    /// Configuration file; otherwise that of the variable `RIGLM_CONFIG`, `./riglm.toml`,
+    /// `./riglm.yaml`, `./riglm.yml`, or one of these names in the user's configuration directory
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory of the database and all other files that riglm writes
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Places {
+    /// Returns what the options say about the configuration.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            file: self.config.clone(),
+            data_dir: self.data_dir.clone(),
+            ..Overrides::default()
+        }
+    }
+}
+
+/// Options of `serve`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Address of the MCP server [default: 127.0.0.1:8642]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Serve one client over standard input and output instead
+    #[arg(long, conflicts_with = "listen")]
+    pub stdio: bool,
+    /// Address of the control server, or off [default: 127.0.0.1:8643]
+    #[arg(long, value_name = "ADDR|off")]
+    pub control: Option<ControlAddress>,
+    /// The MCP server to proxy, by its URL
+    #[arg(long, value_name = "URL")]
+    pub upstream: Vec<String>,
+    /// How the tools are chosen that a list shows
+    #[arg(long, value_name = "STRATEGY",
+        value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str))
+            .try_map(|name| Strategy::parse(&name).ok_or("unknown strategy")))]
+    pub strategy: Option<Strategy>,
+    /// The MCP server to proxy, as a program that speaks MCP over standard input and output
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "upstream")]
+    pub command: Vec<String>,
+}
+
+impl ServeArgs {
+    /// Returns what the options say about the configuration.
+    pub fn overrides(&self) -> Overrides {
+        let upstream = if !self.command.is_empty() {
+            Some(UpstreamChoice::Command(self.command.clone()))
+        } else if !self.upstream.is_empty() {
+            Some(UpstreamChoice::Urls(self.upstream.clone()))
+        } else {
+            None
+        };
+        Overrides {
+            downstream: if self.stdio {
+                Downstream::Stdio
+            } else {
+                Downstream::Http
+            },
+            listen: self.listen,
+            control: self.control,
+            strategy: self.strategy,
+            upstream,
+            ..self.places.overrides()
+        }
+    }
+}
+
+/// Options of `sessions`.
+#[derive(Clone, Debug, Args)]
+pub struct SessionsArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+    /// The most sessions to list; the newest ones are listed
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// Options of `calls`.
+#[derive(Clone, Debug, Args)]
+pub struct CallsArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+    /// Print how many calls there are and nothing else
+    #[arg(long, conflicts_with = "json")]
+    pub count: bool,
+    /// Only calls of this session
+    #[arg(long, value_name = "ID")]
+    pub session: Option<SessionId>,
+    /// Only calls of this tool
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// The most calls to list; the newest ones are listed
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// What to do with the configuration.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Load and check the configuration, and print ok
+    Check(Places),
+    /// Print every key with its value and where that comes from, without secrets
+    Show(ConfigShowArgs),
+    /// Read a key for auth.keys from standard input and print its sha256: form
+    HashKey,
+}
+
+/// Options of `config show`.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigShowArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn serve(arguments: &[&str]) -> Result<Overrides, clap::Error> {
+        let all = ["riglm", "serve"].iter().chain(arguments);
+        match Cli::try_parse_from(all)?.command {
+            Command::Serve(arguments) => Ok(arguments.overrides()),
+            other => panic!("not serve: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_takes_urls_or_a_command() {
+        let urls = serve(&["--upstream", "http://a/mcp", "--upstream", "http://b/mcp"]).unwrap();
+        assert_eq!(
+            urls.upstream,
+            Some(UpstreamChoice::Urls(vec![
+                "http://a/mcp".into(),
+                "http://b/mcp".into()
+            ]))
+        );
+        let command = serve(&["--stdio", "--control", "off", "--", "prog", "--flag"]).unwrap();
+        assert_eq!(
+            command.upstream,
+            Some(UpstreamChoice::Command(vec![
+                "prog".into(),
+                "--flag".into()
+            ]))
+        );
+        assert_eq!(command.downstream, Downstream::Stdio);
+        assert_eq!(command.control, Some(ControlAddress::Off));
+    }
+
+    #[test]
+    fn wrong_usage_is_refused_with_exit_code_2() {
+        for wrong in [
+            vec!["--strategy", "magic"],
+            vec!["--listen", "8642"],
+            vec!["--control", "on"],
+            vec!["--stdio", "--listen", "127.0.0.1:1"],
+            vec!["--upstream", "http://a/mcp", "--", "prog"],
+        ] {
+            let error = serve(&wrong).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong:?}");
+        }
+        let error = Cli::try_parse_from(["riglm", "calls", "--session", "x"]).unwrap_err();
+        assert!(error.to_string().contains("not a UUID"), "{error}");
+    }
+}

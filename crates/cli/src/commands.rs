@@ -1,0 +1,60 @@
+//! The subcommands, one file each, and the choice between them.
+
+mod calls;
+mod config;
+mod demo;
+mod serve;
+mod sessions;
+mod table;
+
+use anyhow::Context;
+
+use crate::args::{Cli, Command};
+use crate::config::{Config, ConfigError, Overrides, Surroundings, load};
+use crate::{demo as demo_servers, telemetry};
+
+/// Does what the command line asks for.
+///
+/// # Errors
+///
+/// Returns what went wrong; a [`ConfigError`] among the causes means wrong usage.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    // Only a process that chose another provider before could make this fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match cli.command {
+        Command::Guard => {
+            riglm_adapters_mcp::upstream::guard::run_guard(std::io::stdin().lock());
+            Ok(())
+        }
+        Command::Config(command) => config::run(&command),
+        Command::Serve(arguments) => {
+            let config = loaded(&arguments.overrides())?;
+            config.upstream()?;
+            telemetry::start(&config.logging);
+            wait_for(serve::run(config))
+        }
+        Command::Sessions(arguments) => {
+            let config = loaded(&arguments.places.overrides())?;
+            wait_for(sessions::run(&config, &arguments))
+        }
+        Command::Calls(arguments) => {
+            let config = loaded(&arguments.places.overrides())?;
+            wait_for(calls::run(&config, &arguments))
+        }
+        Command::Demo => wait_for(demo::run()),
+        Command::DemoServer { server } => wait_for(demo_servers::serve_stdio(server)),
+    }
+}
+
+fn loaded(overrides: &Overrides) -> Result<Config, ConfigError> {
+    load(overrides, &Surroundings::of_process()?)
+}
+
+/// Runs a future on a runtime of its own.
+fn wait_for<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+    let result = runtime.block_on(work);
+    // A read from standard input cannot be cancelled; it must not keep the process alive.
+    runtime.shutdown_background();
+    result
+}

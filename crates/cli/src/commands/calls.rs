@@ -1,0 +1,166 @@
+//! `riglm calls`: recorded tool calls.
+
+use anyhow::Context;
+use riglm_adapters_storage::open_reader;
+use riglm_app::clock::SystemClock;
+use riglm_domain::id::ToolName;
+use riglm_domain::invocation::InvocationSummary;
+use riglm_ports::analytics::InvocationFilter;
+use serde_json::{Value, json};
+
+use super::table::{Column, foreign, moment, table};
+use crate::args::CallsArgs;
+use crate::config::Config;
+use crate::output::print;
+
+/// Prints the calls that the arguments ask for.
+pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()> {
+    let readers = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let filter = InvocationFilter {
+        session: arguments.session,
+        tool: arguments.tool.as_deref().map(ToolName::from),
+    };
+    let n_calls = readers.invocations.count(&filter).await?;
+    if arguments.count {
+        return Ok(print(&n_calls.to_string())?);
+    }
+    let calls = readers
+        .invocations
+        .invocations(&filter, arguments.limit)
+        .await?;
+    if n_calls > u64::from(arguments.limit) {
+        crate::output::note(&format!(
+            "showing the newest {} of {n_calls} calls; see --limit",
+            calls.len()
+        ));
+    }
+    let text = if arguments.json {
+        serde_json::to_string(&as_json(&calls)).context("failed to write calls as JSON")?
+    } else {
+        as_table(&calls)
+    };
+    Ok(print(&text)?)
+}
+
+/// Returns the calls in the form that scripts rely on.
+pub(super) fn as_json(calls: &[InvocationSummary]) -> Value {
+    calls
+        .iter()
+        .map(|InvocationSummary { invocation, end }| {
+            json!({
+                "id": invocation.id,
+                "session": invocation.session,
+                "upstream": invocation.upstream,
+                "tool": invocation.tool,
+                "started_at": invocation.started_at,
+                "duration_ms": end.as_ref().map(|end| milliseconds(end.duration_us)),
+                "outcome": end.as_ref().map(|end| end.outcome),
+                "sequence": invocation.sequence,
+                "source": invocation.source,
+            })
+        })
+        .collect()
+}
+
+/// Returns the calls as a table for people.
+pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
+    let columns = [
+        Column::Text("STARTED (UTC)"),
+        Column::Text("SESSION"),
+        Column::Number("#"),
+        Column::Text("UPSTREAM"),
+        Column::Text("TOOL"),
+        Column::Text("OUTCOME"),
+        Column::Number("MS"),
+    ];
+    let rows = calls.iter().map(|InvocationSummary { invocation, end }| {
+        vec![
+            moment(invocation.started_at),
+            invocation.session.to_string(),
+            invocation.sequence.to_string(),
+            invocation.upstream.to_string(),
+            foreign(invocation.tool.as_str()),
+            end.as_ref()
+                .map_or("in flight", |end| end.outcome.as_str())
+                .to_owned(),
+            end.as_ref()
+                .map(|end| format!("{:.1}", milliseconds(end.duration_us)))
+                .unwrap_or_default(),
+        ]
+    });
+    table(&columns, rows.collect())
+}
+
+/// Returns microseconds as milliseconds.
+fn milliseconds(microseconds: u64) -> f64 {
+    std::time::Duration::from_micros(microseconds).as_secs_f64() * 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use riglm_domain::canonical::KeyedHasher;
+    use riglm_domain::id::{InvocationId, SessionId, UpstreamName};
+    use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+    use riglm_domain::principal::Principal;
+
+    use super::*;
+
+    fn call(sequence: u64, outcome: Option<Outcome>) -> InvocationSummary {
+        let started_at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let id = InvocationId::new(started_at, [u8::try_from(sequence).unwrap(); 10]);
+        InvocationSummary {
+            invocation: Invocation {
+                id,
+                session: SessionId::new(started_at, [9; 10]),
+                principal: Principal::local(),
+                upstream: UpstreamName::parse("notes").unwrap(),
+                tool: "add_note".into(),
+                arguments_hash: KeyedHasher::new(&[0; 32]).hash_text("x"),
+                arguments: None,
+                started_at,
+                sequence,
+                source: ToolSource::Shown,
+                request_bytes: 100,
+            },
+            end: outcome.map(|outcome| InvocationEnd {
+                id,
+                outcome,
+                duration_us: 1_500,
+                response_bytes: 10,
+                result: None,
+            }),
+        }
+    }
+
+    #[test]
+    fn json_has_the_agreed_keys_and_nulls_while_in_flight() {
+        let calls = [call(1, Some(Outcome::Error)), call(2, None)];
+        assert_eq!(
+            as_json(&calls).to_string(),
+            concat!(
+                r#"[{"id":"019b7ca9-8f2e-7101-8101-010101010101","#,
+                r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
+                r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":1.5,"#,
+                r#""outcome":"error","sequence":1,"source":"shown"},"#,
+                r#"{"id":"019b7ca9-8f2e-7202-8202-020202020202","#,
+                r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
+                r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":null,"#,
+                r#""outcome":null,"sequence":2,"source":"shown"}]"#
+            )
+        );
+        assert_eq!(as_json(&[]).to_string(), "[]");
+    }
+
+    #[test]
+    fn the_table_shows_one_call_a_line() {
+        let shown = as_table(&[call(1, Some(Outcome::Ok)), call(2, None)]);
+        let lines: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[1][4..], ["notes", "add_note", "ok", "1.5"]);
+        assert_eq!(lines[2][4..], ["notes", "add_note", "in", "flight"]);
+    }
+}

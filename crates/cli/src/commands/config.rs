@@ -1,0 +1,84 @@
+//! `riglm config`: check, show, hash-key.
+
+use std::io::BufRead;
+
+use anyhow::Context;
+use riglm_adapters_mcp::upstream::connector;
+
+use super::loaded;
+use crate::args::{ConfigCommand, ConfigShowArgs, Places};
+use crate::config::{Shown, Surroundings, hash_key, show};
+use crate::output::{note, print, printable};
+
+/// More than any key has.
+const MAX_KEY_BYTES: u64 = 65_536;
+
+/// Does what the arguments ask for.
+pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
+    match command {
+        ConfigCommand::Check(places) => check(places),
+        ConfigCommand::Show(arguments) => print_all(arguments),
+        ConfigCommand::HashKey => print_hash(std::io::stdin().lock()),
+    }
+}
+
+fn check(places: &Places) -> anyhow::Result<()> {
+    let config = loaded(&places.overrides())?;
+    match config.upstream {
+        Some(upstream) => {
+            // What serve would make of the upstream shows whether it can be used.
+            connector(upstream.name, &upstream.config, None)?;
+        }
+        None => note("no upstream is configured: serve needs one on its command line"),
+    }
+    Ok(print("ok")?)
+}
+
+fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
+    let shown = show(&arguments.places.overrides(), &Surroundings::of_process()?)?;
+    let text = if arguments.json {
+        shown
+            .iter()
+            .map(as_json)
+            .collect::<serde_json::Value>()
+            .to_string()
+    } else {
+        shown.iter().map(as_line).collect::<Vec<_>>().join("\n")
+    };
+    Ok(print(&text)?)
+}
+
+fn as_json(shown: &Shown) -> serde_json::Value {
+    serde_json::json!({"key": shown.key, "value": shown.value, "origin": shown.origin})
+}
+
+/// Returns a line of TOML that says where its value comes from.
+fn as_line(shown: &Shown) -> String {
+    let key: Vec<String> = shown.key.split('.').map(quoted).collect();
+    let line = format!("{} = {}  # {}", key.join("."), shown.value, shown.origin);
+    printable(&line)
+}
+
+/// Returns a part of a key as TOML has it: bare where its characters allow that.
+fn quoted(part: &str) -> String {
+    let is_bare = !part.is_empty()
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if is_bare {
+        part.into()
+    } else {
+        serde_json::Value::from(part).to_string()
+    }
+}
+
+fn print_hash(input: impl BufRead) -> anyhow::Result<()> {
+    let line = input
+        .take(MAX_KEY_BYTES)
+        .lines()
+        .next()
+        .transpose()
+        .context("failed to read the key from standard input")?
+        .unwrap_or_default();
+    Ok(print(&hash_key(line.trim_end_matches('\r'))?)?)
+}

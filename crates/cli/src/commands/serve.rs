@@ -1,0 +1,47 @@
+//! `riglm serve`: the proxy, until it is told to stop.
+
+use anyhow::Context;
+use riglm_adapters_mcp::downstream::stdio;
+use riglm_domain::principal::Principal;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::compose;
+use crate::config::{Config, Downstream};
+use crate::output::note;
+
+/// Serves until SIGTERM, SIGINT or, over standard input and output, the end of the input.
+///
+/// # Errors
+///
+/// Returns what kept the proxy from starting, or standard input from being read.
+pub(super) async fn run(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("failed to watch for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch for signals")?;
+    let stopped = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    match config.downstream {
+        Downstream::Http => {
+            let running = compose::start(config).await?;
+            note(&format!("listening on {}", running.mcp_url()));
+            stopped.await;
+            running.shutdown().await;
+            Ok(())
+        }
+        Downstream::Stdio => {
+            let core = compose::build(&config).await?;
+            // Who started the process is the client: there is nobody else to be.
+            let principal = Principal::local();
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            let served = tokio::select! {
+                served = stdio::serve(&core.proxy, &principal, input, output) => served,
+                () = stopped => Ok(()),
+            };
+            core.shutdown().await;
+            served.context("failed to serve the client")
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `riglm sessions`: recorded sessions.
+
+use anyhow::Context;
+use riglm_adapters_storage::open_reader;
+use riglm_app::clock::SystemClock;
+use riglm_domain::session::SessionSummary;
+use serde_json::{Value, json};
+
+use super::table::{Column, foreign, moment, table};
+use crate::args::SessionsArgs;
+use crate::config::Config;
+use crate::output::{note, print};
+
+/// Prints the newest sessions.
+pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Result<()> {
+    let readers = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let sessions = readers.sessions.sessions(arguments.limit).await?;
+    if u32::try_from(sessions.len()).is_ok_and(|n_sessions| n_sessions >= arguments.limit) {
+        note(&format!(
+            "showing the newest {} sessions; there may be more, see --limit",
+            sessions.len()
+        ));
+    }
+    let text = if arguments.json {
+        serde_json::to_string(&as_json(&sessions)).context("failed to write sessions as JSON")?
+    } else {
+        as_table(&sessions)
+    };
+    Ok(print(&text)?)
+}
+
+/// Returns the sessions in the form that scripts rely on.
+pub(super) fn as_json(sessions: &[SessionSummary]) -> Value {
+    sessions
+        .iter()
+        .map(|summary| {
+            let session = &summary.session;
+            json!({
+                "id": session.id,
+                "client": session.client_info.name,
+                "protocol": session.protocol,
+                "transport": session.transport,
+                "started_at": session.started_at,
+                "ended_at": summary.ended_at,
+                "calls": summary.n_calls,
+            })
+        })
+        .collect()
+}
+
+/// Returns the sessions as a table for people.
+pub(super) fn as_table(sessions: &[SessionSummary]) -> String {
+    let columns = [
+        Column::Text("STARTED (UTC)"),
+        Column::Text("SESSION"),
+        Column::Text("CLIENT"),
+        Column::Text("PROTOCOL"),
+        Column::Text("TRANSPORT"),
+        Column::Text("ENDED (UTC)"),
+        Column::Number("CALLS"),
+    ];
+    let rows = sessions.iter().map(|summary| {
+        let session = &summary.session;
+        let client = &session.client_info;
+        vec![
+            moment(session.started_at),
+            session.id.to_string(),
+            foreign(format!("{} {}", client.name, client.version).trim_end()),
+            foreign(session.protocol.as_str()),
+            session.transport.as_str().to_owned(),
+            summary.ended_at.map_or("running".into(), moment),
+            summary.n_calls.to_string(),
+        ]
+    });
+    table(&columns, rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use riglm_domain::canonical::KeyedHasher;
+    use riglm_domain::id::{RunId, SessionId};
+    use riglm_domain::principal::Principal;
+    use riglm_domain::protocol::{Revision, Transport};
+    use riglm_domain::session::{ClientInfo, Session};
+
+    use super::*;
+
+    fn session(ended_at: Option<&str>) -> SessionSummary {
+        let started_at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        SessionSummary {
+            session: Session {
+                id: SessionId::new(started_at, [9; 10]),
+                run: RunId::new(started_at, [8; 10]),
+                principal: Principal::local(),
+                client: KeyedHasher::new(&[0; 32]).hash_text("x"),
+                client_info: ClientInfo::new("editor", "1.0"),
+                protocol: Revision::new(Revision::V2025_11_25),
+                transport: Transport::StreamableHttp,
+                started_at,
+            },
+            ended_at: ended_at.map(|at| at.parse().unwrap()),
+            n_calls: 3,
+            tools_available: vec!["echo".into()],
+        }
+    }
+
+    #[test]
+    fn json_has_the_agreed_keys() {
+        assert_eq!(
+            as_json(&[session(None)]).to_string(),
+            concat!(
+                r#"[{"id":"019b7ca9-8c88-7909-8909-090909090909","client":"editor","#,
+                r#""protocol":"2025-11-25","transport":"streamable_http","#,
+                r#""started_at":"2026-01-02T03:04:05Z","ended_at":null,"calls":3}]"#
+            )
+        );
+        let ended = as_json(&[session(Some("2026-01-02T04:00:00Z"))]);
+        assert_eq!(ended[0]["ended_at"], "2026-01-02T04:00:00Z");
+    }
+
+    #[test]
+    fn the_table_shows_one_session_a_line() {
+        let shown = as_table(&[session(None)]);
+        let line = shown.lines().nth(1).unwrap();
+        for part in ["editor 1.0", "2025-11-25", "streamable_http", "running"] {
+            assert!(line.contains(part), "{line}");
+        }
+        assert!(line.ends_with('3'));
+    }
+}

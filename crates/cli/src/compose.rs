@@ -1,0 +1,204 @@
+//! The composition root: the only place where adapters meet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use riglm_adapters_http::{ControlAddress, ControlConfig};
+use riglm_adapters_mcp::downstream::ListenConfig;
+use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_adapters_mcp::upstream::{Guard, connector};
+use riglm_adapters_prediction::predictor_from;
+use riglm_adapters_storage::{RecordingConfig, RecordingMode, Storage};
+use riglm_app::clock::SystemClock;
+use riglm_app::filtering::ListFilter;
+use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_domain::admission::Admission;
+use riglm_domain::id::{Entropy, RunId};
+use riglm_ports::authenticator::{Authenticator, Unauthenticated};
+use riglm_ports::clock::Clock;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, KeyRing, LoggingConfig};
+
+/// The proxy with everything it stands on, not yet reachable by any client.
+#[derive(Debug)]
+pub struct Core {
+    /// The proxy.
+    pub proxy: Arc<Proxy>,
+    storage: Storage,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Builds the proxy and opens its store.
+///
+/// # Errors
+///
+/// Returns what could not be opened or is configured in a way that cannot work.
+pub async fn build(config: &Config) -> anyhow::Result<Core> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let run = RunId::new(clock.now(), entropy()?);
+    let storage = riglm_adapters_storage::open(
+        &config.storage,
+        &config.recording,
+        &config.data_dir,
+        run,
+        &*clock,
+    )
+    .await?;
+    let hasher = riglm_adapters_storage::keyed_hasher(&config.data_dir)?;
+    let options = recorder_options(&config.recording, &config.logging);
+    let journal = Arc::clone(&storage.journal);
+    let upstream = config.upstream()?;
+    let mut upstream_config = upstream.config.clone();
+    upstream_config.max_message_bytes = config.limits.upstream_message_bytes;
+    let proxy = Arc::new(Proxy::new(ProxyParts {
+        connector: connector(upstream.name.clone(), &upstream_config, guard()?)?,
+        recorder: Arc::new(Recorder::new(journal, hasher, clock, run, options)),
+        filter: ListFilter::new(predictor_from(&config.filtering)),
+        limits: config.limits.clone(),
+    }));
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let watch = Arc::clone(&proxy);
+    tasks.spawn(
+        stop.clone()
+            .run_until_cancelled_owned(async move { watch.keep_watch().await }),
+    );
+    start_control(&config.control, &stop, &tasks).await?;
+    Ok(Core {
+        proxy,
+        storage,
+        stop,
+        tasks,
+    })
+}
+
+impl Core {
+    /// Ends everything: sessions first, the store last.
+    pub async fn shutdown(self) {
+        self.proxy.shutdown().await;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.storage.close().await;
+    }
+}
+
+/// The proxy with its MCP port open.
+#[derive(Debug)]
+pub struct Running {
+    core: Core,
+    address: SocketAddr,
+}
+
+/// Builds the proxy and serves it over HTTP.
+///
+/// # Errors
+///
+/// Returns what [`build`] returns, and that the address cannot be bound.
+pub async fn start(config: Config) -> anyhow::Result<Running> {
+    let core = build(&config).await?;
+    let options = HttpOptions {
+        address: config.listen.address,
+        admission: admission_from(&config.listen),
+        authenticator: authenticator_from(config.keys),
+    };
+    let bound = HttpServer::bind(Arc::clone(&core.proxy), options).await;
+    let server = match bound {
+        Ok(server) => server,
+        Err(error) => {
+            core.shutdown().await;
+            let address = config.listen.address;
+            return Err(error).with_context(|| format!("failed to listen on {address}"));
+        }
+    };
+    let address = server.address();
+    core.tasks.spawn(server.serve(core.stop.clone()));
+    Ok(Running { core, address })
+}
+
+impl Running {
+    /// Returns the URL that clients are pointed at.
+    #[must_use]
+    pub fn mcp_url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Lets requests in flight end, then ends everything.
+    pub async fn shutdown(self) {
+        // The server notices first, so that no new call is taken while the others end.
+        self.core.stop.cancel();
+        self.core.shutdown().await;
+    }
+}
+
+fn recorder_options(recording: &RecordingConfig, logging: &LoggingConfig) -> RecorderOptions {
+    RecorderOptions {
+        is_required: recording.mode == RecordingMode::Required,
+        include_arguments: logging.include_arguments,
+        include_results: logging.include_results,
+    }
+}
+
+fn admission_from(listen: &ListenConfig) -> Admission {
+    let mut hosts = listen.allowed_hosts.clone();
+    hosts.push(listen.address.to_string());
+    Admission::new(&hosts, &listen.allowed_origins)
+}
+
+fn authenticator_from(keys: KeyRing) -> Arc<dyn Authenticator> {
+    if keys.is_empty() {
+        Arc::new(Unauthenticated)
+    } else {
+        Arc::new(keys)
+    }
+}
+
+/// Returns the guard of child processes: this program again, in a role of its own.
+fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
+    let program = std::env::current_exe().context("failed to find the program itself")?;
+    let Ok(program) = program.into_os_string().into_string() else {
+        tracing::warn!("the path of the program is not UTF-8: children are not guarded");
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(Guard::new(vec![program, "__guard".into()]))))
+}
+
+async fn start_control(
+    control: &ControlConfig,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> anyhow::Result<()> {
+    let ControlAddress::At(address) = control.address else {
+        return Ok(());
+    };
+    let listener = match tokio::net::TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        // Several proxies on one machine, one for each client, are the normal case: the first one
+        // has the default address. An address that somebody chose must be had.
+        Err(error) if control.address == ControlConfig::default().address => {
+            tracing::warn!("no control server: failed to listen on {address}: {error}");
+            return Ok(());
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("failed to listen on {address}"));
+        }
+    };
+    tasks.spawn(riglm_adapters_http::serve(
+        listener,
+        control.clone(),
+        env!("CARGO_PKG_VERSION"),
+        stop.clone(),
+    ));
+    Ok(())
+}
+
+fn entropy() -> anyhow::Result<Entropy> {
+    let mut bytes = Entropy::default();
+    getrandom::fill(&mut bytes).context("failed to get random numbers")?;
+    Ok(bytes)
+}

@@ -1,0 +1,33 @@
+//! The configuration: what it consists of, where it comes from, and what is wrong with it.
+//!
+//! Layers, later wins: defaults in code, the file, `RIGLM__SECTION__KEY` variables of the
+//! environment, the command line. Each section is a struct of the crate that reads it; this
+//! module gathers them. Nothing else in riglm reads the environment.
+
+mod auth;
+mod environment;
+mod error;
+mod file;
+mod interpolation;
+mod lenient;
+mod load;
+mod logging;
+mod overrides;
+mod root;
+mod show;
+mod surroundings;
+mod tree;
+mod upstreams;
+mod validation;
+
+pub use auth::{AuthConfig, KeyError, KeyRing, hash_key};
+pub use environment::Environment;
+pub use error::ConfigError;
+pub use load::load;
+pub use logging::{Level, LogFormat, LoggingConfig};
+pub use overrides::{Overrides, UpstreamChoice};
+pub use riglm_adapters_mcp::downstream::ListenConfig;
+pub use root::{Config, Downstream};
+pub use show::{Shown, show};
+pub use surroundings::Surroundings;
+pub use upstreams::Upstream;

@@ -1,0 +1,216 @@
+//! The configuration section `auth`: the keys that clients present.
+//!
+//! A key is written as its SHA-256 digest or, normally through a variable, as itself. Only digests
+//! stay in memory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fmt::Write as _;
+
+use riglm_domain::principal::Principal;
+use riglm_ports::authenticator::Authenticator;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use validator::Validate;
+
+/// What marks a digest.
+const DIGEST_PREFIX: &str = "sha256:";
+
+/// The shortest key, in characters: 16 random ones of 64 are 96 bits.
+const MIN_KEY_CHARS: usize = 16;
+
+/// The configuration section `auth`.
+#[derive(Clone, Debug, Default, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthConfig {
+    /// The keys that clients may present, by the name of the principal that each one stands for.
+    pub keys: BTreeMap<String, SecretString>,
+}
+
+/// Why a key cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The text after `sha256:` is no digest.
+    #[error("expected 64 hexadecimal digits after sha256:")]
+    Digest,
+    /// The key could be guessed.
+    #[error("expected a key of at least {MIN_KEY_CHARS} characters, or sha256: and its digest")]
+    Short,
+    /// Another name has the same key.
+    #[error("this key stands under another name too")]
+    Repeated,
+    /// The name is empty, too long, or stands for callers without a key.
+    #[error("expected a name of 1 to 64 characters other than local")]
+    Name,
+}
+
+/// Returns the `sha256:` form of a key.
+///
+/// # Errors
+///
+/// Returns [`KeyError::Short`] for a key that could be guessed.
+pub fn hash_key(key: &str) -> Result<String, KeyError> {
+    if key.chars().count() < MIN_KEY_CHARS {
+        return Err(KeyError::Short);
+    }
+    let mut text = String::from(DIGEST_PREFIX);
+    for byte in Sha256::digest(key.as_bytes()) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+/// The keys that let clients in. Empty: no key is asked for.
+#[derive(Clone, Default)]
+pub struct KeyRing {
+    keys: Vec<([u8; 32], Principal)>,
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.keys.iter().map(|(_, principal)| principal.as_str()))
+            .finish()
+    }
+}
+
+impl KeyRing {
+    /// Returns the ring of the configured keys.
+    ///
+    /// # Errors
+    ///
+    /// Returns the name under which a key stands that cannot be used, and why.
+    pub fn from_config(config: &AuthConfig) -> Result<Self, (String, KeyError)> {
+        let mut keys: Vec<([u8; 32], Principal)> = Vec::with_capacity(config.keys.len());
+        for (name, key) in &config.keys {
+            let refused = |error| (name.clone(), error);
+            if name.is_empty() || name.chars().count() > 64 || name == Principal::local().as_str() {
+                return Err(refused(KeyError::Name));
+            }
+            let digest = digest_of(key.expose_secret()).map_err(refused)?;
+            if keys.iter().any(|(known, _)| *known == digest) {
+                return Err(refused(KeyError::Repeated));
+            }
+            keys.push((digest, Principal::named(name)));
+        }
+        Ok(Self { keys })
+    }
+
+    /// Returns whether there are no keys, so that none is asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Returns whom a presented key stands for. The time that it takes depends on the length of
+    /// the presented key and on the number of keys, not on their content.
+    #[must_use]
+    pub fn principal_of(&self, presented: &str) -> Option<Principal> {
+        let digest = <[u8; 32]>::from(Sha256::digest(presented.as_bytes()));
+        let mut found = None;
+        for (known, principal) in &self.keys {
+            if bool::from(known.ct_eq(&digest)) {
+                found = Some(principal);
+            }
+        }
+        found.cloned()
+    }
+}
+
+/// Without keys everyone is [`Principal::local`]; with keys, only who presents one is let in.
+impl Authenticator for KeyRing {
+    fn authenticate(&self, bearer: Option<&str>) -> Option<Principal> {
+        if self.is_empty() {
+            return Some(Principal::local());
+        }
+        bearer.and_then(|key| self.principal_of(key))
+    }
+}
+
+fn digest_of(key: &str) -> Result<[u8; 32], KeyError> {
+    let Some(hex) = key.strip_prefix(DIGEST_PREFIX) else {
+        if key.chars().count() < MIN_KEY_CHARS {
+            return Err(KeyError::Short);
+        }
+        return Ok(Sha256::digest(key.as_bytes()).into());
+    };
+    let mut digest = [0; 32];
+    if hex.len() != 2 * digest.len() || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(KeyError::Digest);
+    }
+    for (position, byte) in digest.iter_mut().enumerate() {
+        let digits = &hex[2 * position..2 * position + 2];
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| KeyError::Digest)?;
+    }
+    Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(keys: &[(&str, &str)]) -> Result<KeyRing, (String, KeyError)> {
+        KeyRing::from_config(&AuthConfig {
+            keys: keys
+                .iter()
+                .map(|(name, key)| ((*name).to_owned(), SecretString::from(*key)))
+                .collect(),
+        })
+    }
+
+    #[test]
+    fn a_key_is_known_by_itself_and_by_its_digest() {
+        let digest = hash_key("the key of bob 1234").unwrap();
+        let ring = ring(&[("alice", "the key of alice"), ("bob", &digest)]).unwrap();
+        let name = |key: &str| {
+            ring.principal_of(key)
+                .map(|found| found.as_str().to_owned())
+        };
+        assert_eq!(name("the key of alice").as_deref(), Some("alice"));
+        assert_eq!(name("the key of bob 1234").as_deref(), Some("bob"));
+        assert_eq!(name("the key of alice "), None);
+        assert_eq!(name(&digest), None);
+        assert_eq!(name(""), None);
+    }
+
+    #[test]
+    fn without_keys_everyone_is_local_and_with_keys_nobody_without_one() {
+        let open = KeyRing::default();
+        assert_eq!(open.authenticate(None), Some(Principal::local()));
+        assert_eq!(open.authenticate(Some("x")), Some(Principal::local()));
+        let closed = ring(&[("alice", "the key of alice")]).unwrap();
+        assert_eq!(closed.authenticate(None), None);
+        assert_eq!(closed.authenticate(Some("x")), None);
+        let alice = closed.authenticate(Some("the key of alice"));
+        assert_eq!(alice, Some(Principal::named("alice")));
+    }
+
+    #[test]
+    fn keys_that_cannot_be_used_are_refused_by_name() {
+        let error = |keys: &[(&str, &str)]| ring(keys).unwrap_err();
+        assert_eq!(error(&[("a", "short")]), ("a".into(), KeyError::Short));
+        assert_eq!(error(&[("a", "sha256:12")]), ("a".into(), KeyError::Digest));
+        let not_hex = format!("sha256:{}", "g".repeat(64));
+        assert_eq!(error(&[("a", &not_hex)]), ("a".into(), KeyError::Digest));
+        let same = "one and the same key";
+        assert_eq!(
+            error(&[("a", same), ("b", same)]),
+            ("b".into(), KeyError::Repeated)
+        );
+        assert_eq!(error(&[("local", same)]).1, KeyError::Name);
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_standard_and_nothing_shows_it() {
+        assert_eq!(
+            hash_key("abcdefghijklmnopqrstuvwxyz").unwrap(),
+            "sha256:71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73"
+        );
+        assert_eq!(hash_key("short"), Err(KeyError::Short));
+        let ring = ring(&[("alice", "the key of alice")]).unwrap();
+        assert_eq!(format!("{ring:?}"), r#"{"alice"}"#);
+        assert!(ring.principal_of("the key of bob").is_none() && !ring.is_empty());
+    }
+}

@@ -1,0 +1,249 @@
+//! The layer of the environment: `RIGLM__SECTION__KEY=value`.
+//!
+//! Names of sections and keys are compared without case. Names that the operator chooses (of
+//! upstreams, headers, keys) keep the spelling of the file; where the file has none, a name in
+//! capitals is read in lower case. Variables for an upstream's process keep their spelling.
+
+use std::collections::BTreeMap;
+
+use config::{Map, Value, ValueKind};
+
+use super::ConfigError;
+
+/// How the variables begin that are part of the configuration.
+const PREFIX: &str = "RIGLM__";
+
+/// What separates the parts of a key in the name of a variable.
+const SEPARATOR: &str = "__";
+
+/// The variables of an environment.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
+        Self(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+impl Environment {
+    /// Returns the variables of this process. Those that are no Unicode text are left out.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError::NotUnicode`] when one of those is a variable of riglm.
+    pub fn of_process() -> Result<Self, ConfigError> {
+        let mut variables = BTreeMap::new();
+        for (name, value) in std::env::vars_os() {
+            let variable = name.to_string_lossy().into_owned();
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => {
+                    variables.insert(name, value);
+                }
+                _ if variable.starts_with("RIGLM_") => {
+                    return Err(ConfigError::NotUnicode { variable });
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(variables))
+    }
+
+    /// Returns the value of a variable that is set and not empty.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Returns the part of the configuration that the variables make up; `file` gives the
+    /// spelling of names.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError::Value`] when one variable sets a key and another a part of it.
+    pub(super) fn layer(
+        &self,
+        file: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, ConfigError> {
+        let mut layer = Map::new();
+        for (name, value) in &self.0 {
+            let Some(key) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let origin = format!("environment variable {name}");
+            let path = spelled(key, file);
+            let value = Value::new(Some(&origin), parsed(value, &origin));
+            if !insert(&mut layer, &path, value) {
+                return Err(ConfigError::Value {
+                    origin,
+                    key: path.join("."),
+                    reason: "another variable sets a part of this key".into(),
+                });
+            }
+        }
+        Ok(layer)
+    }
+}
+
+/// Returns the value of a variable: a list where it is written as a JSON array, otherwise text,
+/// which becomes a number or a boolean where one is expected.
+fn parsed(text: &str, origin: &String) -> ValueKind {
+    let items = text
+        .starts_with('[')
+        .then(|| serde_json::from_str::<Vec<serde_json::Value>>(text).ok())
+        .flatten();
+    let Some(items) = items else {
+        return ValueKind::String(text.into());
+    };
+    let text = |item: serde_json::Value| match item {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    ValueKind::Array(
+        items
+            .into_iter()
+            .map(|item| Value::new(Some(origin), text(item)))
+            .collect(),
+    )
+}
+
+/// Returns the path that the rest of a variable's name stands for.
+fn spelled(name: &str, file: &Map<String, Value>) -> Vec<String> {
+    let mut path: Vec<String> = Vec::new();
+    let mut known = Some(file);
+    let mut rest = Some(name);
+    while let Some(text) = rest {
+        if is_process_environment(&path) {
+            // The name of a variable may itself contain the separator.
+            path.push(text.into());
+            break;
+        }
+        let (part, after) = match text.split_once(SEPARATOR) {
+            Some((part, after)) => (part, Some(after)),
+            None => (text, None),
+        };
+        let existing = known
+            .into_iter()
+            .flat_map(Map::keys)
+            .find(|key| key.eq_ignore_ascii_case(part))
+            .cloned();
+        let is_chosen_name = has_chosen_names(&path);
+        let is_capital = !part.bytes().any(|byte| byte.is_ascii_lowercase());
+        let key = match existing {
+            Some(existing) => existing,
+            None if is_chosen_name && !is_capital => part.into(),
+            None => part.to_ascii_lowercase(),
+        };
+        known = known
+            .and_then(|table| table.get(&key))
+            .and_then(|value| match &value.kind {
+                ValueKind::Table(table) => Some(table),
+                _ => None,
+            });
+        path.push(key);
+        rest = after;
+    }
+    path
+}
+
+fn parts(path: &[String]) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
+}
+
+/// Returns whether the keys under this path are variables for the process of an upstream.
+fn is_process_environment(path: &[String]) -> bool {
+    matches!(
+        parts(path).as_slice(),
+        ["upstream", "env"] | ["upstreams", _, "env"]
+    )
+}
+
+/// Returns whether the keys under this path are names that the operator chooses.
+fn has_chosen_names(path: &[String]) -> bool {
+    matches!(
+        parts(path).as_slice(),
+        ["upstreams"] | ["upstream", "headers"] | ["upstreams", _, "headers"] | ["auth", "keys"]
+    )
+}
+
+/// Sets `path` to `value`; returns false when a part of the path is already a value or the whole
+/// of it already has parts.
+fn insert(table: &mut Map<String, Value>, path: &[String], value: Value) -> bool {
+    let Some((first, rest)) = path.split_first() else {
+        return false;
+    };
+    if rest.is_empty() {
+        return table.insert(first.clone(), value).is_none();
+    }
+    let entry = table
+        .entry(first.clone())
+        .or_insert_with(|| Value::new(None, ValueKind::Table(Map::new())));
+    match &mut entry.kind {
+        ValueKind::Table(inner) => insert(inner, rest, value),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(pairs: &[(&str, Value)]) -> Map<String, Value> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect()
+    }
+
+    fn nested(key: &str, inner: Map<String, Value>) -> Map<String, Value> {
+        table(&[(key, Value::new(None, ValueKind::Table(inner)))])
+    }
+
+    #[test]
+    fn keys_are_compared_without_case_and_chosen_names_keep_their_spelling() {
+        let file = nested(
+            "upstreams",
+            nested("GitHub", nested("headers", table(&[("X-Api", "a".into())]))),
+        );
+        let path = |name: &str| spelled(name, &file).join("/");
+        assert_eq!(path("FILTERING__MIN_TOOLS"), "filtering/min_tools");
+        assert_eq!(
+            path("UPSTREAMS__GITHUB__HEADERS__X-API"),
+            "upstreams/GitHub/headers/X-Api"
+        );
+        assert_eq!(path("UPSTREAMS__OTHER__URL"), "upstreams/other/url");
+        assert_eq!(path("UPSTREAMS__Mixed__URL"), "upstreams/Mixed/url");
+        assert_eq!(path("UPSTREAM__ENV__API__Key"), "upstream/env/API__Key");
+        assert_eq!(path("AUTH__KEYS__ALICE"), "auth/keys/alice");
+    }
+
+    #[test]
+    fn a_json_array_is_a_list_and_an_address_is_not() {
+        let origin = String::from("environment variable X");
+        let items = |text: &str| match parsed(text, &origin) {
+            ValueKind::Array(items) => items.iter().map(ToString::to_string).collect(),
+            other => vec![format!("text {other}")],
+        };
+        assert_eq!(items(r#"["get_*", 7]"#), ["get_*", "7"]);
+        assert_eq!(items("[::1]:80"), ["text [::1]:80"]);
+        assert_eq!(items("60"), ["text 60"]);
+    }
+
+    #[test]
+    fn a_key_and_a_part_of_it_contradict_each_other() {
+        let environment =
+            Environment::from_iter([("RIGLM__UPSTREAM", "x"), ("RIGLM__UPSTREAM__URL", "y")]);
+        let error = environment.layer(&Map::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "environment variable RIGLM__UPSTREAM__URL: upstream.url: another variable sets a part of this key"
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! What is wrong with a configuration, said so that it can be put right.
+
+use std::path::PathBuf;
+
+/// Why there is no usable configuration. Every variant ends the process with exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("failed to read configuration file {path}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be read.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The name of the file does not tell its format.
+    #[error("configuration file {path} has none of the endings .toml, .yaml and .yml")]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not what its name says.
+    #[error("configuration file {path} is not valid {format}: {reason}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The format that its name tells.
+        format: &'static str,
+        /// What the parser said.
+        reason: String,
+    },
+    /// A `${VARIABLE}` in the file has no value.
+    #[error("{path}: {key}: environment variable {variable} is not set")]
+    VariableNotSet {
+        /// The file.
+        path: PathBuf,
+        /// The key whose value names the variable.
+        key: String,
+        /// The variable.
+        variable: String,
+    },
+    /// A `${` in the file is no reference to a variable.
+    #[error(
+        "{path}: {key}: `${{` must be followed by a variable name and `}}`, or be written `$${{`"
+    )]
+    Reference {
+        /// The file.
+        path: PathBuf,
+        /// The key whose value is wrong.
+        key: String,
+    },
+    /// A value is unknown, missing, of the wrong kind, or out of range.
+    #[error("{origin}: {key}: {reason}")]
+    Value {
+        /// The file, the environment variable, or the command line.
+        origin: String,
+        /// Path of the key, with dots.
+        key: String,
+        /// What was expected.
+        reason: String,
+    },
+    /// A variable of the environment is not Unicode text.
+    #[error("environment variable {variable} is not Unicode text")]
+    NotUnicode {
+        /// The variable.
+        variable: String,
+    },
+    /// There is no upstream.
+    #[error(
+        "no upstream is configured: name one with --upstream URL, with -- COMMAND, or in section upstream of a configuration file"
+    )]
+    NoUpstream,
+    /// There are several upstreams.
+    #[error("{n_upstreams} upstreams are configured; this version serves one: {names}")]
+    SeveralUpstreams {
+        /// How many there are.
+        n_upstreams: usize,
+        /// Their names or URLs, with commas.
+        names: String,
+    },
+    /// The platform names no directory for data.
+    #[error("no directory for data is known: name one with --data-dir")]
+    NoDataDirectory,
+}

@@ -1,0 +1,148 @@
+//! The layer of the file: which one it is, and what it says.
+
+use std::path::{Path, PathBuf};
+
+use config::{FileFormat, Map, Source, Value, ValueKind};
+
+use super::interpolation::{InterpolationError, interpolated};
+use super::tree::join;
+use super::{ConfigError, Environment, Surroundings};
+
+/// The names that are looked for, in this order.
+const NAMES: [&str; 3] = ["riglm.toml", "riglm.yaml", "riglm.yml"];
+
+/// A configuration file that was read.
+#[derive(Clone, Debug)]
+pub(super) struct ConfigFile {
+    path: PathBuf,
+    /// What it says, with references as they are written.
+    values: Map<String, Value>,
+}
+
+impl ConfigFile {
+    /// Finds and reads the file that is `named`, the one that `RIGLM_CONFIG` names, or the first
+    /// that exists in the working directory or in the platform's directory for configuration.
+    pub(super) fn find(
+        named: Option<&Path>,
+        surroundings: &Surroundings,
+    ) -> Result<Option<Self>, ConfigError> {
+        let named = named
+            .map(Path::to_path_buf)
+            .or_else(|| {
+                surroundings
+                    .environment
+                    .value("RIGLM_CONFIG")
+                    .map(PathBuf::from)
+            })
+            .map(|path| surroundings.working_directory.join(path));
+        let path = named.or_else(|| {
+            let user = surroundings
+                .config_directory
+                .as_ref()
+                .map(|directory| directory.join("riglm"));
+            [Some(surroundings.working_directory.clone()), user]
+                .into_iter()
+                .flatten()
+                .flat_map(|directory| NAMES.map(|name| directory.join(name)))
+                .find(|path| path.is_file())
+        });
+        path.map(|path| Self::read(&path)).transpose()
+    }
+
+    fn read(path: &Path) -> Result<Self, ConfigError> {
+        let (format, format_name) = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("toml") => (FileFormat::Toml, "TOML"),
+            Some("yaml" | "yml") => (FileFormat::Yaml, "YAML"),
+            _ => return Err(ConfigError::UnknownFormat { path: path.into() }),
+        };
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.into(),
+            source,
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let parsed = config::File::from_str(text, format)
+            .collect()
+            .map_err(|error| ConfigError::Syntax {
+                path: path.into(),
+                format: format_name,
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            path: path.into(),
+            values: with_origin(parsed, &path.display().to_string()),
+        })
+    }
+
+    /// Returns what the file says, with references as they are written.
+    pub(super) fn as_written(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
+    /// Returns what the file says, with references replaced by their values.
+    pub(super) fn completed(
+        &self,
+        environment: &Environment,
+    ) -> Result<Map<String, Value>, ConfigError> {
+        let mut values = self.values.clone();
+        for (key, value) in &mut values {
+            self.complete(key, value, environment)?;
+        }
+        Ok(values)
+    }
+
+    fn complete(
+        &self,
+        key: &str,
+        value: &mut Value,
+        environment: &Environment,
+    ) -> Result<(), ConfigError> {
+        match &mut value.kind {
+            ValueKind::String(text) => {
+                *text = interpolated(text, environment).map_err(|error| match error {
+                    InterpolationError::NotSet(variable) => ConfigError::VariableNotSet {
+                        path: self.path.clone(),
+                        key: key.into(),
+                        variable,
+                    },
+                    InterpolationError::Malformed => ConfigError::Reference {
+                        path: self.path.clone(),
+                        key: key.into(),
+                    },
+                })?;
+            }
+            ValueKind::Table(table) => {
+                for (part, value) in table {
+                    self.complete(&join(key, part), value, environment)?;
+                }
+            }
+            ValueKind::Array(items) => {
+                for (position, value) in items.iter_mut().enumerate() {
+                    self.complete(&format!("{key}[{position}]"), value, environment)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns the table with every value marked as coming from `origin`. Keys without a value, which
+/// YAML allows, are left out.
+fn with_origin(table: Map<String, Value>, origin: &String) -> Map<String, Value> {
+    table
+        .into_iter()
+        .filter(|(_, value)| !matches!(value.kind, ValueKind::Nil))
+        .map(|(key, value)| (key, marked(value, origin)))
+        .collect()
+}
+
+fn marked(value: Value, origin: &String) -> Value {
+    let kind = match value.kind {
+        ValueKind::Table(table) => ValueKind::Table(with_origin(table, origin)),
+        ValueKind::Array(items) => {
+            ValueKind::Array(items.into_iter().map(|item| marked(item, origin)).collect())
+        }
+        other => other,
+    };
+    Value::new(Some(origin), kind)
+}

@@ -1,0 +1,100 @@
+//! `${VARIABLE}` in the values of a file.
+//!
+//! `${NAME}` stands for the value of a variable of the environment, `${NAME:-text}` for `text`
+//! where the variable is not set or empty, and `$${` for the characters `${`. Replaced text is
+//! not looked at again.
+
+use super::Environment;
+
+/// Why a text cannot be completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum InterpolationError {
+    /// The variable is not set and the text gives no default.
+    NotSet(String),
+    /// A `${` is not followed by a name and `}`.
+    Malformed,
+}
+
+/// Returns `text` with every reference replaced.
+///
+/// # Errors
+///
+/// Returns [`InterpolationError`] for the first reference without a value.
+pub(super) fn interpolated(
+    text: &str,
+    environment: &Environment,
+) -> Result<String, InterpolationError> {
+    let mut complete = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        complete.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix("$${") {
+            complete.push_str("${");
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("${") {
+            let (reference, after) = after.split_once('}').ok_or(InterpolationError::Malformed)?;
+            complete.push_str(value_of(reference, environment)?);
+            rest = after;
+        } else {
+            complete.push('$');
+            rest = &rest[1..];
+        }
+    }
+    complete.push_str(rest);
+    Ok(complete)
+}
+
+fn value_of<'a>(
+    reference: &'a str,
+    environment: &'a Environment,
+) -> Result<&'a str, InterpolationError> {
+    let (name, default) = match reference.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (reference, None),
+    };
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name {
+        return Err(InterpolationError::Malformed);
+    }
+    environment
+        .value(name)
+        .or(default)
+        .ok_or_else(|| InterpolationError::NotSet(name.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(text: &str) -> Result<String, InterpolationError> {
+        let environment = Environment::from_iter([("KEY", "k"), ("EMPTY", ""), ("TRAP", "${KEY}")]);
+        interpolated(text, &environment)
+    }
+
+    #[test]
+    fn references_are_replaced_and_the_rest_stays() {
+        assert_eq!(complete("a ${KEY}${KEY} b"), Ok("a kk b".into()));
+        assert_eq!(complete("${NONE:-x:-y}${EMPTY:-}"), Ok("x:-y".into()));
+        assert_eq!(complete("$${KEY} $ $5 $$ é"), Ok("${KEY} $ $5 $$ é".into()));
+        assert_eq!(complete("${TRAP}"), Ok("${KEY}".into()));
+    }
+
+    #[test]
+    fn references_without_a_value_are_refused() {
+        assert_eq!(
+            complete("${NONE}"),
+            Err(InterpolationError::NotSet("NONE".into()))
+        );
+        assert_eq!(
+            complete("${EMPTY}"),
+            Err(InterpolationError::NotSet("EMPTY".into()))
+        );
+        for text in ["${KEY", "${}", "${A B}", "${1A}", "${:-x}"] {
+            assert_eq!(complete(text), Err(InterpolationError::Malformed), "{text}");
+        }
+    }
+}

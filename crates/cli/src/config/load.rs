@@ -1,0 +1,178 @@
+//! Loading: layers in, one checked configuration out.
+
+use std::path::PathBuf;
+
+use config::{Map, Source, Value, ValueKind};
+use serde::Deserialize;
+use validator::Validate;
+
+use super::file::ConfigFile;
+use super::lenient::Lenient;
+use super::root::Sections;
+use super::tree::{is_secret, origin_of};
+use super::upstreams::only_upstream;
+use super::validation::first_refusal;
+use super::{Config, ConfigError, Downstream, KeyRing, Overrides, Surroundings};
+
+/// Loads the configuration.
+///
+/// # Errors
+///
+/// Returns [`ConfigError`], which names the file or the variable, the key, and what was expected.
+pub fn load(overrides: &Overrides, surroundings: &Surroundings) -> Result<Config, ConfigError> {
+    let file = ConfigFile::find(overrides.file.as_deref(), surroundings)?;
+    let from_file = match &file {
+        Some(file) => file.completed(&surroundings.environment)?,
+        None => Map::new(),
+    };
+    let tree = merged(from_file, overrides, surroundings)?;
+    let sections = read(&tree)?;
+    checked(sections, &tree, overrides.downstream, surroundings)
+}
+
+/// Returns the values of all layers; `file` is the lowest of them.
+pub(super) fn merged(
+    file: Map<String, Value>,
+    overrides: &Overrides,
+    surroundings: &Surroundings,
+) -> Result<Map<String, Value>, ConfigError> {
+    let environment = surroundings.environment.layer(&file)?;
+    let mut lower = merge([file, environment]);
+    if overrides.upstream.is_some() {
+        // An upstream of the command line stands for itself: parts of others must not leak in.
+        lower.remove("upstream");
+        lower.remove("upstreams");
+    }
+    Ok(merge([lower, overrides.layer()]))
+}
+
+/// One layer, as the crate `config` takes it.
+#[derive(Clone, Debug)]
+struct Layer(Map<String, Value>);
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
+        Ok(self.0.clone())
+    }
+}
+
+fn merge(layers: [Map<String, Value>; 2]) -> Map<String, Value> {
+    let builder = layers
+        .into_iter()
+        .fold(config::Config::builder(), |builder, layer| {
+            builder.add_source(Layer(layer))
+        });
+    let merged = builder
+        .build()
+        .expect("layers that were read before merge without failing");
+    match merged.cache.kind {
+        ValueKind::Table(table) => table,
+        _ => Map::new(),
+    }
+}
+
+fn read(tree: &Map<String, Value>) -> Result<Sections, ConfigError> {
+    let mut track = serde_path_to_error::Track::new();
+    let reader = Lenient::new(tree.clone());
+    Sections::deserialize(serde_path_to_error::Deserializer::new(reader, &mut track)).map_err(
+        |error| {
+            let path = track.path().to_string();
+            let parts: Vec<&str> = path.split('.').collect();
+            let reason = plain_reason(&error.to_string(), is_secret(&parts));
+            value_error(tree, path, reason)
+        },
+    )
+}
+
+/// Returns what a deserializer said in the words of a configuration file. What was found instead
+/// is left out where it may be a secret.
+fn plain_reason(said: &str, may_be_secret: bool) -> String {
+    let Some((found, expected)) = said.split_once(", expected ") else {
+        return said.into();
+    };
+    if !found.starts_with("invalid ") {
+        return said.into();
+    }
+    let (expected, is_whole) = match expected {
+        "a sequence" => ("a list", true),
+        "a map" => ("a section", true),
+        other if other.starts_with("struct ") => ("a section", true),
+        other => (other, false),
+    };
+    // A text in the place of a whole section or list may be anything, credentials among it.
+    if may_be_secret || is_whole {
+        format!("expected {expected}")
+    } else {
+        format!("{found}, expected {expected}")
+    }
+}
+
+fn value_error(tree: &Map<String, Value>, key: String, reason: String) -> ConfigError {
+    let parts: Vec<&str> = key
+        .split('.')
+        .map(|part| part.split('[').next().unwrap_or_default())
+        .collect();
+    ConfigError::Value {
+        origin: origin_of(tree, &parts).unwrap_or_else(|| "configuration".into()),
+        key,
+        reason,
+    }
+}
+
+fn checked(
+    sections: Sections,
+    tree: &Map<String, Value>,
+    downstream: Downstream,
+    surroundings: &Surroundings,
+) -> Result<Config, ConfigError> {
+    if let Err(errors) = sections.validate()
+        && let Some(refusal) = first_refusal(&errors)
+    {
+        return Err(value_error(tree, refusal.key, refusal.reason));
+    }
+    let keys = KeyRing::from_config(&sections.auth).map_err(|(name, error)| {
+        value_error(tree, format!("auth.keys.{name}"), error.to_string())
+    })?;
+    let address = sections.listen.address;
+    if downstream == Downstream::Http && !address.ip().is_loopback() && keys.is_empty() {
+        let reason = format!(
+            "{address} can be reached from other machines: name the keys of clients in auth.keys, or listen on a loopback address"
+        );
+        return Err(value_error(tree, "listen.address".into(), reason));
+    }
+    Ok(Config {
+        data_dir: data_directory(sections.data_dir, surroundings)?,
+        upstream: only_upstream(sections.upstream, sections.upstreams)?,
+        downstream,
+        listen: sections.listen,
+        control: sections.control,
+        keys,
+        storage: sections.storage,
+        recording: sections.recording,
+        filtering: sections.filtering,
+        limits: sections.limits,
+        logging: sections.logging,
+    })
+}
+
+fn data_directory(
+    configured: Option<PathBuf>,
+    surroundings: &Surroundings,
+) -> Result<PathBuf, ConfigError> {
+    configured
+        .map(|directory| surroundings.working_directory.join(directory))
+        .or_else(|| {
+            surroundings
+                .data_directory
+                .as_ref()
+                .map(|directory| directory.join("riglm"))
+        })
+        .ok_or(ConfigError::NoDataDirectory)
+}
+
+#[cfg(test)]
+mod tests;

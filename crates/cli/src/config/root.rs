@@ -1,0 +1,90 @@
+//! The whole configuration: its sections as they are read, and the values that came of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use riglm_adapters_http::ControlConfig;
+use riglm_adapters_mcp::upstream::UpstreamConfig;
+use riglm_adapters_prediction::FilteringConfig;
+use riglm_adapters_storage::{RecordingConfig, StorageConfig};
+use riglm_app::limits::Limits;
+use riglm_domain::id::UpstreamName;
+use serde::Deserialize;
+use validator::Validate;
+
+use super::{AuthConfig, ConfigError, KeyRing, ListenConfig, LoggingConfig, Upstream};
+
+/// The sections as they are read.
+#[derive(Clone, Debug, Default, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Sections {
+    pub(super) data_dir: Option<PathBuf>,
+    #[validate(nested)]
+    pub(super) upstream: Option<UpstreamConfig>,
+    #[validate(nested)]
+    pub(super) upstreams: BTreeMap<UpstreamName, UpstreamConfig>,
+    #[validate(nested)]
+    pub(super) listen: ListenConfig,
+    #[validate(nested)]
+    pub(super) control: ControlConfig,
+    #[validate(nested)]
+    pub(super) auth: AuthConfig,
+    #[validate(nested)]
+    pub(super) storage: StorageConfig,
+    #[validate(nested)]
+    pub(super) recording: RecordingConfig,
+    #[validate(nested)]
+    pub(super) filtering: FilteringConfig,
+    #[validate(nested)]
+    pub(super) limits: Limits,
+    #[validate(nested)]
+    pub(super) logging: LoggingConfig,
+}
+
+/// How clients are connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Downstream {
+    /// Over HTTP, on the address of section `listen`.
+    #[default]
+    Http,
+    /// One client over standard input and output.
+    Stdio,
+}
+
+/// The configuration of a process: checked, complete, and not changed any more.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The directory of all files that riglm writes.
+    pub data_dir: PathBuf,
+    /// The server that is proxied, when one is configured; see [`Self::upstream`].
+    pub upstream: Option<Upstream>,
+    /// How clients are connected.
+    pub downstream: Downstream,
+    /// Section `listen`.
+    pub listen: ListenConfig,
+    /// Section `control`.
+    pub control: ControlConfig,
+    /// The keys of section `auth`.
+    pub keys: KeyRing,
+    /// Section `storage`.
+    pub storage: StorageConfig,
+    /// Section `recording`.
+    pub recording: RecordingConfig,
+    /// Section `filtering`.
+    pub filtering: FilteringConfig,
+    /// Section `limits`.
+    pub limits: Limits,
+    /// Section `logging`.
+    pub logging: LoggingConfig,
+}
+
+impl Config {
+    /// Returns the server that is proxied.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError::NoUpstream`] when none is configured.
+    pub fn upstream(&self) -> Result<&Upstream, ConfigError> {
+        self.upstream.as_ref().ok_or(ConfigError::NoUpstream)
+    }
+}

@@ -1,0 +1,179 @@
+//! The configuration as people are shown it: every key, its value, and where that comes from.
+
+use config::{Map, Source, Value, ValueKind};
+
+use super::file::ConfigFile;
+use super::load::merged;
+use super::tree::{is_secret, join};
+use super::{ConfigError, Overrides, Surroundings};
+
+/// What stands where a secret is.
+const REDACTED: &str = "[redacted]";
+
+/// The example file, which gives every key its default.
+const EXAMPLE: &str = include_str!("../../../../config/riglm.example.toml");
+
+/// One key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Path of the key, with dots.
+    pub key: String,
+    /// Its value, as JSON, which is the same as TOML for text, numbers, booleans and lists.
+    pub value: serde_json::Value,
+    /// The file, the environment variable, the command line, or `default`.
+    pub origin: String,
+}
+
+/// Returns every key that has a value, sorted. References to variables stand as they are
+/// written; other values that may be secret are redacted.
+///
+/// # Errors
+///
+/// Returns [`ConfigError`] when a layer cannot be read. Values are not checked here.
+pub fn show(overrides: &Overrides, surroundings: &Surroundings) -> Result<Vec<Shown>, ConfigError> {
+    let file = ConfigFile::find(overrides.file.as_deref(), surroundings)?;
+    let from_file = file.map_or_else(Map::new, |file| file.as_written().clone());
+    let mut shown = Vec::new();
+    collect(&mut shown, "", &merged(from_file, overrides, surroundings)?);
+    let mut defaults = Vec::new();
+    collect(&mut defaults, "", &example());
+    defaults.retain(|default| {
+        !default.key.starts_with("upstream") && shown.iter().all(|set| set.key != default.key)
+    });
+    shown.append(&mut defaults);
+    shown.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(shown)
+}
+
+fn example() -> Map<String, Value> {
+    config::File::from_str(EXAMPLE, config::FileFormat::Toml)
+        .collect()
+        .expect("a test loads the example file")
+}
+
+fn collect(shown: &mut Vec<Shown>, path: &str, table: &Map<String, Value>) {
+    for (part, value) in table {
+        let key = join(path, part);
+        if let ValueKind::Table(inner) = &value.kind {
+            collect(shown, &key, inner);
+            continue;
+        }
+        let parts: Vec<&str> = key.split('.').collect();
+        shown.push(Shown {
+            value: displayed(value, is_secret(&parts)),
+            origin: value.origin().unwrap_or("default").into(),
+            key,
+        });
+    }
+}
+
+fn displayed(value: &Value, may_be_secret: bool) -> serde_json::Value {
+    match &value.kind {
+        ValueKind::Boolean(flag) => (*flag).into(),
+        ValueKind::I64(number) => (*number).into(),
+        ValueKind::U64(number) => (*number).into(),
+        ValueKind::Float(number) => (*number).into(),
+        ValueKind::Array(items) => items
+            .iter()
+            .map(|item| displayed(item, may_be_secret))
+            .collect(),
+        ValueKind::String(text) if may_be_secret && !is_reference(text) => REDACTED.into(),
+        ValueKind::String(text) => without_password(text).into(),
+        other => other.to_string().into(),
+    }
+}
+
+/// Returns whether a text is a reference to a variable and nothing else.
+fn is_reference(text: &str) -> bool {
+    text.starts_with("${") && text.ends_with('}') && !text.contains(":-")
+}
+
+/// Returns the text, or the URL in it without what stands before its host and after its path.
+fn without_password(text: &str) -> String {
+    let Ok(mut url) = url::Url::parse(text) else {
+        return text.into();
+    };
+    let is_secret = url.password().is_some() || !url.username().is_empty() || url.query().is_some();
+    if !is_secret {
+        return text.into();
+    }
+    // Both fail only for URLs that have no host, which then have no user either.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    if url.query().is_some() {
+        url.set_query(Some("redacted"));
+    }
+    url.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Environment;
+
+    fn shown(file: &str, variables: &[(&str, &str)]) -> Vec<(String, String, String)> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
+        let surroundings = Surroundings {
+            environment: variables.iter().copied().collect::<Environment>(),
+            working_directory: directory.path().into(),
+            ..Surroundings::default()
+        };
+        let prefix = format!("{}/", directory.path().display());
+        show(&Overrides::default(), &surroundings)
+            .unwrap()
+            .into_iter()
+            .map(|shown| {
+                let origin = shown.origin.replace(&prefix, "");
+                (shown.key, shown.value.to_string(), origin)
+            })
+            .collect()
+    }
+
+    fn line<'a>(lines: &'a [(String, String, String)], key: &str) -> (&'a str, &'a str) {
+        let (_, value, origin) = lines.iter().find(|(name, ..)| name == key).unwrap();
+        (value, origin)
+    }
+
+    #[test]
+    fn every_key_is_shown_with_its_origin() {
+        let lines = shown(
+            "[limits]\nsessions = 7\n",
+            &[("RIGLM__LOGGING__LEVEL", "debug")],
+        );
+        assert_eq!(line(&lines, "limits.sessions"), ("7", "riglm.toml"));
+        assert_eq!(
+            line(&lines, "logging.level"),
+            (r#""debug""#, "environment variable RIGLM__LOGGING__LEVEL")
+        );
+        assert_eq!(line(&lines, "limits.in_flight"), ("4096", "default"));
+        assert!(lines.iter().all(|(key, ..)| !key.starts_with("upstream")));
+        assert!(lines.is_sorted());
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let lines = shown(
+            r#"
+            [upstreams.Mine]
+            url = "https://user:hunter2@host/mcp?key=hunter2"
+            headers = { X-Key = "hunter2" }
+            auth = { type = "bearer", token = "${TOKEN}" }
+            [auth.keys]
+            alice = "hunter2hunter2hunter2"
+            bob = "${BOB:-hunter2hunter2}"
+            "#,
+            &[
+                ("TOKEN", "hunter2"),
+                ("RIGLM__UPSTREAMS__MINE__ENV__A", "hunter2"),
+            ],
+        );
+        assert!(!format!("{lines:?}").contains("hunter2"), "{lines:?}");
+        assert_eq!(
+            line(&lines, "upstreams.Mine.url").0,
+            r#""https://host/mcp?redacted""#
+        );
+        assert_eq!(line(&lines, "upstreams.Mine.auth.token").0, r#""${TOKEN}""#);
+        assert_eq!(line(&lines, "auth.keys.alice").0, r#""[redacted]""#);
+    }
+}

@@ -1,0 +1,41 @@
+//! Paths into a tree of configuration values.
+
+use config::{Map, Value, ValueKind};
+
+/// The parts of a path that lead to a secret: every value at or under them is one.
+const SECRET_PARTS: [&str; 4] = ["token", "headers", "env", "keys"];
+
+/// Returns the path of `part` under `key`, with a dot where both are there.
+pub(super) fn join(key: &str, part: &str) -> String {
+    if key.is_empty() {
+        part.into()
+    } else {
+        format!("{key}.{part}")
+    }
+}
+
+/// Returns whether the value at this path may be a secret.
+pub(super) fn is_secret(path: &[&str]) -> bool {
+    // Credentials in the place of the section that should hold them are secrets too.
+    path.last() == Some(&"auth") || path.iter().any(|part| SECRET_PARTS.contains(part))
+}
+
+/// Returns where the value at `path`, or what is nearest above it, comes from.
+pub(super) fn origin_of(table: &Map<String, Value>, path: &[&str]) -> Option<String> {
+    let (first, rest) = path.split_first()?;
+    let value = table.get(*first)?;
+    let deeper = match &value.kind {
+        ValueKind::Table(inner) => origin_of(inner, rest).or_else(|| any_origin(inner)),
+        _ => None,
+    };
+    deeper.or_else(|| value.origin().map(str::to_owned))
+}
+
+/// Returns the origin of the first value in a table, by the order of the keys: that of a table
+/// itself is lost when layers are merged.
+fn any_origin(table: &Map<String, Value>) -> Option<String> {
+    let mut keys: Vec<&String> = table.keys().collect();
+    keys.sort();
+    keys.into_iter()
+        .find_map(|key| origin_of(table, &[key.as_str()]))
+}

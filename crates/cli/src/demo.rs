@@ -1,0 +1,76 @@
+//! The demonstration: small MCP servers with real tools, and a client that calls them.
+//!
+//! Each server is a program of its own, `riglm __demo-server NAME`, that speaks MCP over standard
+//! input and output. The client speaks Streamable HTTP. Between them stands the proxy.
+
+mod arithmetic;
+mod calc;
+mod client;
+mod difference;
+mod notes;
+mod script;
+mod text;
+mod units;
+
+use anyhow::Context;
+use rmcp::{ServerHandler, ServiceExt};
+
+pub use client::{Step, drive};
+pub use script::{Expected, ScriptedCall, script};
+
+/// A server of the demonstration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemoServer {
+    /// Keeps notes in memory.
+    Notes,
+    /// Counts, compares and rewrites text.
+    Text,
+    /// Evaluates arithmetic, converts units, counts days.
+    Calc,
+}
+
+impl DemoServer {
+    /// All servers.
+    pub const ALL: [Self; 3] = [Self::Notes, Self::Text, Self::Calc];
+
+    /// Returns the name of the server.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Notes => "notes",
+            Self::Text => "text",
+            Self::Calc => "calc",
+        }
+    }
+
+    /// Returns the server with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|server| server.name() == name)
+    }
+}
+
+/// Serves one of the servers over standard input and output, until the input ends.
+///
+/// # Errors
+///
+/// Returns why the client could not be served.
+pub async fn serve_stdio(server: DemoServer) -> anyhow::Result<()> {
+    match server {
+        DemoServer::Notes => until_end(notes::Notes::default()).await,
+        DemoServer::Text => until_end(text::Text).await,
+        DemoServer::Calc => until_end(calc::Calc).await,
+    }
+}
+
+async fn until_end(server: impl ServerHandler) -> anyhow::Result<()> {
+    let running = server
+        .serve(rmcp::transport::stdio())
+        .await
+        .context("failed to greet the client")?;
+    running
+        .waiting()
+        .await
+        .context("failed to serve the client")?;
+    Ok(())
+}

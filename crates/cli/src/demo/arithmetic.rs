@@ -1,0 +1,173 @@
+//! Arithmetic from text: a recursive descent over `+ - * / ^`, signs and parentheses.
+//!
+//! `^` binds tightest and to the right, signs come next, then `*` and `/`, then `+` and `-`.
+
+/// How deep parentheses, signs and powers may be nested.
+const MAX_DEPTH: usize = 64;
+
+/// Returns the value of an expression.
+///
+/// # Errors
+///
+/// Returns a message that says what is wrong and where, by the position of the character from 1.
+pub(super) fn evaluate(expression: &str) -> Result<f64, String> {
+    let mut parser = Parser {
+        text: expression,
+        at: 0,
+        depth: 0,
+    };
+    let value = parser.sum()?;
+    if parser.peek().is_some() {
+        return Err(parser.unexpected());
+    }
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err("the value is too large".into())
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn sum(&mut self) -> Result<f64, String> {
+        let mut value = self.product()?;
+        loop {
+            if self.eat('+') {
+                value += self.product()?;
+            } else if self.eat('-') {
+                value -= self.product()?;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn product(&mut self) -> Result<f64, String> {
+        let mut value = self.signed()?;
+        loop {
+            if self.eat('*') {
+                value *= self.signed()?;
+            } else if self.eat('/') {
+                let divisor = self.signed()?;
+                if divisor == 0.0 {
+                    return Err("division by zero".into());
+                }
+                value /= divisor;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn signed(&mut self) -> Result<f64, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!(
+                "the expression is nested deeper than {MAX_DEPTH} levels"
+            ));
+        }
+        let value = if self.eat('-') {
+            -self.signed()?
+        } else {
+            self.power()?
+        };
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn power(&mut self) -> Result<f64, String> {
+        let base = self.operand()?;
+        if self.eat('^') {
+            return Ok(base.powf(self.signed()?));
+        }
+        Ok(base)
+    }
+
+    fn operand(&mut self) -> Result<f64, String> {
+        if self.eat('(') {
+            let value = self.sum()?;
+            return if self.eat(')') {
+                Ok(value)
+            } else {
+                Err(self.unexpected())
+            };
+        }
+        let rest = &self.text[self.at..];
+        let rest = rest.trim_start();
+        let end = rest
+            .find(|character: char| !character.is_ascii_digit() && character != '.')
+            .unwrap_or(rest.len());
+        let Ok(value) = rest[..end].parse() else {
+            return Err(self.unexpected());
+        };
+        self.at = self.text.len() - rest.len() + end;
+        Ok(value)
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].trim_start().chars().next()
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        if self.peek() != Some(wanted) {
+            return false;
+        }
+        let rest = self.text[self.at..].trim_start();
+        self.at = self.text.len() - rest.len() + wanted.len_utf8();
+        true
+    }
+
+    fn unexpected(&self) -> String {
+        let rest = self.text[self.at..].trim_start();
+        let position = self.text[..self.text.len() - rest.len()].chars().count() + 1;
+        match rest.chars().next() {
+            Some(character) => format!("unexpected {character:?} at position {position}"),
+            None => "the expression ends too early".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_bind_as_in_mathematics() {
+        for (expression, value) in [
+            ("1 + 2 * 3", 7.0),
+            ("(1 + 2) * 3", 9.0),
+            ("2 ^ 3 ^ 2", 512.0),
+            ("-2 ^ 2", -4.0),
+            ("2 ^ -1", 0.5),
+            ("8 / 4 / 2", 1.0),
+            ("1 - 2 - 3", -4.0),
+            (" .5 * --4 ", 2.0),
+        ] {
+            assert_eq!(evaluate(expression), Ok(value), "{expression}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (expression, message) in [
+            ("1 / 0", "division by zero"),
+            ("1 + ", "the expression ends too early"),
+            ("2 * é", "unexpected 'é' at position 5"),
+            ("(1", "the expression ends too early"),
+            ("1 2", "unexpected '2' at position 3"),
+            ("1.2.3", "unexpected '1' at position 1"),
+            ("9 ^ 9 ^ 9", "the value is too large"),
+        ] {
+            assert_eq!(evaluate(expression), Err(message.into()), "{expression}");
+        }
+        for deep in ["(", "-", "2^"] {
+            let error = evaluate(&deep.repeat(100_000)).unwrap_err();
+            assert!(error.contains("nested deeper"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A server that calculates: arithmetic, units, dates.
+
+use jiff::civil::Date;
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::{schemars, tool, tool_router};
+use serde::Deserialize;
+
+use super::{arithmetic, units};
+
+/// The longest expression, in bytes.
+const MAX_EXPRESSION_BYTES: usize = 10_000;
+
+/// The server; it keeps nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calc;
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Evaluate {
+    /// Numbers, + - * / ^, signs and parentheses.
+    expression: String,
+}
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Convert {
+    /// How many.
+    value: f64,
+    /// The unit of the value: m, km, cm, in, ft, mi, kg, g, lb, K, C or F.
+    from: String,
+    /// The unit that is wanted.
+    to: String,
+}
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct DaysBetween {
+    /// The first day, as YYYY-MM-DD.
+    from: String,
+    /// The last day, as YYYY-MM-DD.
+    to: String,
+}
+
+#[tool_router(server_handler)]
+impl Calc {
+    /// Evaluates.
+    #[tool(
+        description = "Evaluate an arithmetic expression",
+        annotations(read_only_hint = true)
+    )]
+    fn evaluate(
+        Parameters(Evaluate { expression }): Parameters<Evaluate>,
+    ) -> Result<String, String> {
+        if expression.len() > MAX_EXPRESSION_BYTES {
+            return Err(format!(
+                "an expression may have {MAX_EXPRESSION_BYTES} bytes at most"
+            ));
+        }
+        arithmetic::evaluate(&expression).map(|value| value.to_string())
+    }
+
+    /// Converts.
+    #[tool(
+        description = "Convert a value from one unit to another",
+        annotations(read_only_hint = true)
+    )]
+    fn convert(
+        Parameters(Convert { value, from, to }): Parameters<Convert>,
+    ) -> Result<String, String> {
+        let converted = units::convert(value, &from, &to)?;
+        Ok(format!("{value} {from} = {converted:.4} {to}"))
+    }
+
+    /// Counts days.
+    #[tool(
+        description = "Count the days from one date to another",
+        annotations(read_only_hint = true)
+    )]
+    fn days_between(
+        Parameters(DaysBetween { from, to }): Parameters<DaysBetween>,
+    ) -> Result<String, String> {
+        let days = date(&to)?.duration_since(date(&from)?).as_hours() / 24;
+        Ok(format!("{days} days"))
+    }
+}
+
+fn date(text: &str) -> Result<Date, String> {
+    text.parse()
+        .map_err(|_| "expected a date as YYYY-MM-DD".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_across_leap_years() {
+        let days = |from: &str, to: &str| {
+            Calc::days_between(Parameters(DaysBetween {
+                from: from.into(),
+                to: to.into(),
+            }))
+        };
+        assert_eq!(days("2024-02-28", "2024-03-01"), Ok("2 days".into()));
+        assert_eq!(days("2024-03-01", "2024-02-28"), Ok("-2 days".into()));
+        assert!(days("2023-02-29", "2024-01-01").is_err());
+    }
+
+    #[test]
+    fn results_are_text() {
+        let evaluate = |expression: &str| {
+            Calc::evaluate(Parameters(Evaluate {
+                expression: expression.into(),
+            }))
+        };
+        assert_eq!(evaluate("(2 + 3) * 4"), Ok("20".into()));
+        assert_eq!(evaluate("1 / 0"), Err("division by zero".into()));
+        assert!(evaluate(&"1+".repeat(6_000)).is_err());
+        let converted = Calc::convert(Parameters(Convert {
+            value: 10.0,
+            from: "km".into(),
+            to: "mi".into(),
+        }));
+        assert_eq!(converted, Ok("10 km = 6.2137 mi".into()));
+    }
+}

@@ -1,0 +1,46 @@
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use riglm_adapters_mcp::upstream::UpstreamConfigError;
+
+use crate::config::ConfigError;
+use crate::output::{note, printable};
+
+/// Wrong usage or configuration, as clap has it too.
+const WRONG_USAGE: u8 = 2;
+
+/// Writes an error with its causes to standard error, and returns the exit code that it stands
+/// for.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    for line in format!("{error:#}").lines() {
+        note(&printable(line));
+    }
+    code_of(error)
+}
+
+fn code_of(error: &anyhow::Error) -> ExitCode {
+    let is_usage = |cause: &(dyn Error + 'static)| {
+        cause.is::<ConfigError>() || cause.is::<UpstreamConfigError>()
+    };
+    if error.chain().any(is_usage) {
+        ExitCode::from(WRONG_USAGE)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_configuration_is_told_from_a_failure() {
+        let wrong = Err::<(), _>(ConfigError::NoUpstream).context("failed to start");
+        assert_eq!(code_of(&wrong.unwrap_err()), ExitCode::from(2));
+        assert_eq!(code_of(&anyhow::anyhow!("broken")), ExitCode::from(1));
+    }
+}

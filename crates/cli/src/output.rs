@@ -1,0 +1,70 @@
+//! Results on standard output, and text that is safe to print.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Writes `text` and a line feed to standard output. A reader that has gone away is no error: it
+/// has seen what it wanted to see.
+///
+/// # Errors
+///
+/// Returns any other failure to write.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.write_all(b"\n"))
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes a remark to standard error.
+pub fn note(text: &str) {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "riglm: {text}");
+}
+
+/// Returns `text` with every character escaped that would act on a terminal instead of being
+/// shown: control characters and those that change the direction of writing.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() || is_formatting(character) {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "{}", character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Returns whether a character changes how others are shown (Unicode bidirectional controls, tags
+/// and separators of lines).
+fn is_formatting(character: char) -> bool {
+    matches!(
+        character,
+        '\u{061c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_act_on_a_terminal_is_escaped() {
+        assert_eq!(printable("get_é→x"), "get_é→x");
+        assert_eq!(printable("a\x1b[31mb\n"), "a\\u{1b}[31mb\\u{a}");
+        assert_eq!(printable("\u{202e}x\u{9b}"), "\\u{202e}x\\u{9b}");
+    }
+}

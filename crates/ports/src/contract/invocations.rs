@@ -1,0 +1,148 @@
+//! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository).
+
+use riglm_domain::id::{InvocationId, ToolName};
+use riglm_domain::invocation::{InvocationSummary, Outcome};
+use riglm_domain::record::Record;
+
+use super::UsageStore;
+use super::scene::{apply, call, calls, end, moment, run, session};
+use crate::analytics::InvocationFilter;
+
+/// A call is read with every value that was recorded, also those that may be absent.
+pub async fn a_call_is_read_as_it_was_recorded(store: &impl UsageStore) {
+    let full = call(session(run(1), 1).id, 2);
+    let mut bare = call(session(run(1), 1).id, 3);
+    bare.arguments = None;
+    let full_end = end(&full, Outcome::Cancelled);
+    let mut bare_end = end(&bare, Outcome::Error);
+    bare_end.result = None;
+    let records = [
+        Record::CallOpened(full.clone()),
+        Record::CallOpened(bare.clone()),
+        Record::CallClosed(full_end.clone()),
+    ];
+    apply(store, &records).await;
+    apply(store, &[Record::CallClosed(bare_end.clone())]).await;
+    let expected = [(full, full_end), (bare, bare_end)].map(|(invocation, end)| {
+        let end = Some(end);
+        InvocationSummary { invocation, end }
+    });
+    assert_eq!(calls(store).await, expected);
+}
+
+/// Calls in flight are among the calls, without an end.
+pub async fn a_call_in_flight_has_no_end(store: &impl UsageStore) {
+    let open = call(session(run(1), 1).id, 2);
+    apply(store, &[Record::CallOpened(open.clone())]).await;
+    let expected = InvocationSummary {
+        invocation: open,
+        end: None,
+    };
+    assert_eq!(calls(store).await, [expected]);
+    let all = InvocationFilter::default();
+    assert_eq!(store.count(&all).await.unwrap(), 1);
+}
+
+/// The newest calls by start come back, oldest first.
+pub async fn the_newest_calls_come_oldest_first(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let opened = [3, 1, 4, 2].map(|n| Record::CallOpened(call(session, n)));
+    apply(store, &opened).await;
+    let newest = |limit| async move {
+        let calls = store.invocations(&InvocationFilter::default(), limit).await;
+        let calls = calls.unwrap().into_iter();
+        calls
+            .map(|call| call.invocation.started_at)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(newest(3).await, [2, 3, 4].map(moment));
+    assert_eq!(newest(0).await, []);
+}
+
+/// Calls that started at the same moment are ordered by identifier.
+pub async fn calls_of_one_moment_are_ordered_by_identifier(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let opened = [3, 1, 2].map(|n| {
+        let mut call = call(session, n);
+        call.started_at = moment(9);
+        call
+    });
+    apply(store, &opened.clone().map(Record::CallOpened)).await;
+    let mut expected: Vec<InvocationId> = opened.iter().map(|call| call.id).collect();
+    expected.sort_unstable();
+    let newest = store.invocations(&InvocationFilter::default(), 2).await;
+    let ids: Vec<_> = newest
+        .unwrap()
+        .iter()
+        .map(|call| call.invocation.id)
+        .collect();
+    assert_eq!(ids, expected[1..]);
+}
+
+/// Only calls of the session and of the tool that the filter names are read and counted.
+pub async fn only_calls_that_fit_are_read_and_counted(store: &impl UsageStore) {
+    let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
+    let add = ToolName::from("add");
+    let opened = [
+        (one, 3, "echo"),
+        (one, 4, "add"),
+        (two, 5, "add"),
+        (two, 6, "ADD"),
+    ];
+    let opened = opened.map(|(session, n, tool)| {
+        let mut call = call(session, n);
+        call.tool = ToolName::from(tool);
+        Record::CallOpened(call)
+    });
+    apply(store, &opened).await;
+    for (session, tool, expected) in [
+        (None, None, &[3, 4, 5, 6][..]),
+        (Some(one), None, &[3, 4]),
+        (None, Some(add.clone()), &[4, 5]),
+        (Some(two), Some(add.clone()), &[5]),
+        (Some(session(run(1), 9).id), None, &[]),
+    ] {
+        let filter = InvocationFilter { session, tool };
+        let fitting = store.invocations(&filter, 9).await.unwrap();
+        let sequences: Vec<_> = fitting
+            .iter()
+            .map(|call| call.invocation.sequence)
+            .collect();
+        assert_eq!(sequences, expected, "{filter:?}");
+        let count = store.count(&filter).await.unwrap();
+        assert_eq!(count, expected.len() as u64, "{filter:?}");
+    }
+}
+
+/// A tool may have any name, and is found by it.
+pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let long = "long".repeat(2_500);
+    let names = [
+        "",
+        "a\u{0}b",
+        "a",
+        "\u{0}",
+        "🦀 'x' \"y\" \\ ]]",
+        "\u{1}\n\u{7f}\u{fffe}",
+        &long,
+    ];
+    for (n, name) in (1..).zip(names) {
+        let mut call = call(session, n);
+        call.tool = ToolName::from(name);
+        apply(store, &[Record::CallOpened(call)]).await;
+    }
+    let all = calls(store).await;
+    let read: Vec<_> = all
+        .iter()
+        .map(|call| call.invocation.tool.as_str())
+        .collect();
+    assert_eq!(read, names);
+    for name in names {
+        let filter = InvocationFilter {
+            session: None,
+            tool: Some(ToolName::from(name)),
+        };
+        assert_eq!(store.count(&filter).await.unwrap(), 1, "{name:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! The rows that the clauses are about.
+
+use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::exchange::Exchange;
+use riglm_domain::id::{ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName};
+use riglm_domain::invocation::{Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource};
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::record::Record;
+use riglm_domain::session::{ClientInfo, Session};
+use riglm_domain::tool::{ToolListing, ToolSighting};
+
+use super::UsageStore;
+use crate::analytics::InvocationFilter;
+
+/// Returns the moment `millis` milliseconds and 7 microseconds into the scene: stores keep
+/// microseconds.
+pub fn moment(millis: i64) -> Timestamp {
+    Timestamp::from_microsecond(1_800_000_000_000_000 + millis * 1_000 + 7).unwrap()
+}
+
+/// Returns a run.
+pub fn run(n: u8) -> RunId {
+    RunId::new(moment(0), [n; 10])
+}
+
+/// Returns a session of the run that started `n` milliseconds into the scene.
+pub fn session(run: RunId, n: u8) -> Session {
+    Session {
+        id: SessionId::new(moment(n.into()), [n; 10]),
+        run,
+        principal: Principal::named("alice"),
+        client: KeyedHasher::new(&[1; 32]).hash_text("alice/client/1.0"),
+        client_info: ClientInfo::new("client \"ünïcode\"", "1.0"),
+        protocol: Revision::new(Revision::V2025_11_25),
+        transport: Transport::StreamableHttp,
+        started_at: moment(n.into()),
+    }
+}
+
+/// Returns a call of the session, received `n` milliseconds into the scene.
+pub fn call(session: SessionId, n: u8) -> Invocation {
+    Invocation {
+        id: InvocationId::new(moment(n.into()), [n; 10]),
+        session,
+        principal: Principal::named("alice"),
+        upstream: UpstreamName::parse("up-1.x").unwrap(),
+        tool: ToolName::from("echo"),
+        arguments_hash: KeyedHasher::new(&[1; 32]).hash_text("{}"),
+        arguments: Some(r#"{"text":"it's \"quoted\" \u0000"}"#.into()),
+        started_at: moment(n.into()),
+        sequence: n.into(),
+        source: ToolSource::Hidden,
+        request_bytes: 101,
+    }
+}
+
+/// Returns an end of the call.
+pub fn end(call: &Invocation, outcome: Outcome) -> InvocationEnd {
+    InvocationEnd {
+        id: call.id,
+        outcome,
+        duration_us: 1_234,
+        response_bytes: 202,
+        result: Some(r#"{"content":[]}"#.into()),
+    }
+}
+
+/// Returns a request of the session, received `n` milliseconds into the scene.
+pub fn exchange(session: SessionId, n: u8) -> Exchange {
+    Exchange {
+        id: ExchangeId::new(moment(n.into()), [n; 10]),
+        session,
+        principal: Principal::named("alice"),
+        upstream: UpstreamName::parse("up-1.x").unwrap(),
+        method: "resources/read".into(),
+        target: Some("file:///a b".into()),
+        started_at: moment(n.into()),
+        duration_us: 77,
+        outcome: Outcome::Error,
+    }
+}
+
+/// Returns a page with these tools, identified by `id`.
+pub fn page(id: &str, tools: &[&str]) -> ToolListing {
+    ToolListing {
+        id: id.into(),
+        upstream: UpstreamName::parse("up-1.x").unwrap(),
+        tools: tools
+            .iter()
+            .map(|name| ToolSighting {
+                name: ToolName::from(*name),
+                content_hash: format!("hash of {name}"),
+            })
+            .collect(),
+    }
+}
+
+/// Applies records that the store must take.
+pub async fn apply(store: &impl UsageStore, records: &[Record]) {
+    store.apply(records).await.unwrap();
+}
+
+/// Returns all calls in the store.
+pub async fn calls(store: &impl UsageStore) -> Vec<InvocationSummary> {
+    let all = InvocationFilter::default();
+    store.invocations(&all, u32::MAX).await.unwrap()
+}
+
+/// Returns the outcome of the only call in the store.
+pub async fn only_outcome(store: &impl UsageStore) -> Option<Outcome> {
+    let calls = calls(store).await;
+    assert_eq!(calls.len(), 1);
+    calls[0].end.as_ref().map(|end| end.outcome)
+}

@@ -1,0 +1,103 @@
+//! The clauses of [`SessionRepository`](crate::analytics::SessionRepository).
+
+use riglm_domain::id::SessionId;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::record::Record;
+use riglm_domain::session::SessionSummary;
+
+use super::UsageStore;
+use super::scene::{apply, call, end, moment, page, run, session};
+
+/// A session is read with every value that was recorded.
+pub async fn a_session_is_read_as_it_was_recorded(store: &impl UsageStore) {
+    let session = session(run(1), 1);
+    apply(store, &[Record::SessionOpened(session.clone())]).await;
+    let mut expected = SessionSummary {
+        session: session.clone(),
+        ended_at: None,
+        n_calls: 0,
+        tools_available: Vec::new(),
+    };
+    assert_eq!(store.sessions(9).await.unwrap(), [expected.clone()]);
+    let closed = Record::SessionClosed {
+        session: session.id,
+        ended_at: moment(2),
+    };
+    apply(store, &[closed]).await;
+    expected.ended_at = Some(moment(2));
+    assert_eq!(store.sessions(9).await.unwrap(), [expected]);
+}
+
+/// The newest sessions by start come back, oldest first.
+pub async fn the_newest_sessions_come_oldest_first(store: &impl UsageStore) {
+    let opened = [3, 1, 4, 2].map(|n| Record::SessionOpened(session(run(1), n)));
+    apply(store, &opened).await;
+    let starts: Vec<_> = (store.sessions(3).await.unwrap().iter())
+        .map(|row| row.session.started_at)
+        .collect();
+    assert_eq!(starts, [2, 3, 4].map(moment));
+    assert_eq!(store.sessions(0).await.unwrap(), []);
+}
+
+/// Sessions that started at the same moment are ordered by identifier.
+pub async fn sessions_of_one_moment_are_ordered_by_identifier(store: &impl UsageStore) {
+    let opened = [3, 1, 2].map(|n| {
+        let mut session = session(run(1), n);
+        session.started_at = moment(9);
+        session
+    });
+    apply(store, &opened.clone().map(Record::SessionOpened)).await;
+    let mut expected: Vec<SessionId> = opened.iter().map(|session| session.id).collect();
+    expected.sort_unstable();
+    let ids: Vec<_> = (store.sessions(2).await.unwrap().iter())
+        .map(|row| row.session.id)
+        .collect();
+    assert_eq!(ids, expected[1..]);
+}
+
+/// A session counts the calls whose beginning is recorded, in flight or not.
+pub async fn a_session_counts_the_calls_whose_beginning_is_recorded(store: &impl UsageStore) {
+    let (busy, idle) = (session(run(1), 1), session(run(1), 2));
+    let (open, done, unheard) = (call(busy.id, 3), call(busy.id, 4), call(busy.id, 5));
+    let records = [
+        Record::SessionOpened(busy),
+        Record::SessionOpened(idle),
+        Record::CallOpened(open),
+        Record::CallOpened(done.clone()),
+        Record::CallClosed(end(&done, Outcome::Ok)),
+        Record::CallClosed(end(&unheard, Outcome::Ok)),
+    ];
+    apply(store, &records).await;
+    let counts: Vec<_> = (store.sessions(9).await.unwrap().iter())
+        .map(|row| row.n_calls)
+        .collect();
+    assert_eq!(counts, [2, 0]);
+}
+
+/// The tools of a session are those of every page listed to it, sorted, without repetition.
+pub async fn a_session_has_the_tools_of_every_page_listed_to_it(store: &impl UsageStore) {
+    let (asking, silent) = (session(run(1), 1), session(run(1), 2));
+    let seen = |id, tools: &[&str]| Record::ToolsSeen {
+        listing: page(id, tools),
+        seen_at: moment(2),
+    };
+    let listed = |id: &str| Record::ToolsListed {
+        session: asking.id,
+        listing: id.into(),
+        listed_at: moment(3),
+    };
+    let records = [
+        seen("one", &["b\u{0}\"", "a"]),
+        seen("two", &["c", "a"]),
+        seen("other", &["d"]),
+        Record::SessionOpened(asking.clone()),
+        Record::SessionOpened(silent),
+        listed("one"),
+        listed("two"),
+        listed("one"),
+    ];
+    apply(store, &records).await;
+    let sessions = store.sessions(9).await.unwrap();
+    assert_eq!(sessions[0].tools_available, ["a", "b\u{0}\"", "c"]);
+    assert_eq!(sessions[1].tools_available, [""; 0]);
+}

@@ -1,0 +1,163 @@
+//! One client that sends a request, waits for its answer, and sends the next.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Case {
+    /// `tools/call` with arguments and a result of this many bytes.
+    Call(usize),
+    /// `tools/list` of this many tools.
+    List(usize),
+}
+
+impl Case {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Call(1_000),
+        Self::Call(100_000),
+        Self::Call(1_000_000),
+        Self::List(100),
+        Self::List(1_000),
+    ];
+
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Call(bytes) if bytes >= 1_000_000 => format!("tools/call {} MB", bytes / 1_000_000),
+            Self::Call(bytes) => format!("tools/call {} kB", bytes / 1_000),
+            Self::List(n_tools) => format!("tools/list {n_tools} tools"),
+        }
+    }
+
+    /// Returns how many requests make a round.
+    pub(crate) fn requests(self) -> usize {
+        match self {
+            Self::Call(1_000) => 4_000,
+            Self::Call(100_000) | Self::List(100) => 800,
+            Self::Call(_) | Self::List(_) => 100,
+        }
+    }
+
+    fn body(self, id: u64) -> String {
+        match self {
+            Self::Call(bytes) => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{}"}}}}}}"#,
+                "lorem ipsum ".repeat(bytes / 12)
+            ),
+            Self::List(n_tools) => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{"cursor":"{n_tools}"}}}}"#
+            ),
+        }
+    }
+}
+
+/// What a round took.
+pub(crate) struct Sample {
+    latencies: Vec<Duration>,
+    cpu: Duration,
+}
+
+/// What all rounds took.
+pub(crate) struct Figures {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    /// CPU time of the hop for each request.
+    pub(crate) cpu_us: f64,
+}
+
+pub(crate) fn merge(samples: Vec<Sample>) -> Figures {
+    let cpu: Duration = samples.iter().map(|sample| sample.cpu).sum();
+    let mut all: Vec<f64> = samples
+        .into_iter()
+        .flat_map(|sample| sample.latencies)
+        .map(|latency| latency.as_secs_f64() * 1e6)
+        .collect();
+    all.sort_by(f64::total_cmp);
+    let at = |share: f64| all[((all.len() - 1) as f64 * share).round() as usize];
+    Figures { p50_us: at(0.5), p99_us: at(0.99), cpu_us: cpu.as_secs_f64() * 1e6 / all.len() as f64 }
+}
+
+/// A server, a relay or a proxy with a session open on it.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    connection: SendRequest<Full<Bytes>>,
+    session: Option<String>,
+    process: Option<u32>,
+    last_id: u64,
+}
+
+impl Target {
+    pub(crate) async fn connect(
+        name: &'static str,
+        address: SocketAddr,
+        process: Option<u32>,
+    ) -> Self {
+        let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        let (connection, driver) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        tokio::spawn(driver);
+        let mut target = Self { name, connection, session: None, process, last_id: 0 };
+        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+        target.post(hello.into()).await;
+        target.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()).await;
+        target
+    }
+
+    /// Makes requests one after the other.
+    pub(crate) async fn run(&mut self, case: Case, n_requests: usize) -> Sample {
+        let cpu_before = self.cpu();
+        let mut latencies = Vec::with_capacity(n_requests);
+        for _ in 0..n_requests {
+            self.last_id += 1;
+            let body = case.body(self.last_id);
+            let size = body.len();
+            let start = Instant::now();
+            let answer = self.post(body).await;
+            latencies.push(start.elapsed());
+            let is_whole = answer.len() + 200 > if matches!(case, Case::Call(_)) { size } else { 0 };
+            assert!(is_whole && !answer.is_empty(), "{}: {answer:?}", self.name);
+        }
+        // What a hop does after its reply belongs to the request as well.
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        Sample { latencies, cpu: self.cpu() - cpu_before }
+    }
+
+    async fn post(&mut self, body: String) -> Bytes {
+        let mut request = hyper::Request::post("/mcp")
+            .header("host", "127.0.0.1")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
+        }
+        let request = request.body(Full::from(body)).expect("a request");
+        self.connection.ready().await.expect("an open connection");
+        let response = self.connection.send_request(request).await.expect("an answer");
+        assert!(response.status().is_success(), "{}: {}", self.name, response.status());
+        if let Some(session) = response.headers().get("mcp-session-id") {
+            self.session = Some(session.to_str().expect("ASCII").to_owned());
+        }
+        response.into_body().collect().await.expect("a body").to_bytes()
+    }
+
+    /// Returns the CPU time that the process of the target has used.
+    fn cpu(&self) -> Duration {
+        let Some(process) = self.process else {
+            return Duration::ZERO;
+        };
+        // The kernel's own clock of the process, in nanoseconds; `stat` counts in ticks of 10 ms.
+        let mut nanos = 0;
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
+        for task in tasks.flatten() {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Duration::from_nanos(nanos)
+    }
+}

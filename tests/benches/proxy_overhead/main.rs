@@ -1,0 +1,125 @@
+//! What one hop costs: the same requests sent directly, through a bare relay, and through riglm
+//! with recording on, in one run.
+//!
+//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--riglm PATH]`
+//!
+//! The relay and riglm are processes of their own; their CPU time is what the operating system
+//! charged them for. Rounds of the three targets alternate, so that a slow moment of the machine
+//! meets all of them. Absolute times mean little on a shared machine; the ratios hold.
+
+mod load;
+mod relay;
+mod report;
+mod upstream;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use load::{Case, Target};
+
+/// How often each target is measured for each case, unless `--rounds` says otherwise.
+const ROUNDS: usize = 8;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value_of = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    if let Some(upstream) = value_of("--relay") {
+        relay::run(upstream.parse().expect("an address"));
+        return;
+    }
+    let rounds = value_of("--rounds").map_or(ROUNDS, |text| text.parse().expect("a number"));
+    let upstream = upstream::start();
+    let relay = start_relay(upstream);
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let program = value_of("--riglm").map_or_else(riglm_program, PathBuf::from);
+    let riglm = Process::start(
+        Command::new(program)
+            .args(["serve", "--listen", "127.0.0.1:0", "--control", "off", "--strategy", "none"])
+            .args(["--upstream", &format!("http://{upstream}/mcp")])
+            .arg("--data-dir")
+            .arg(data.path())
+            .stderr(Stdio::piped()),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let mut targets = [
+            Target::connect("direct", upstream, None).await,
+            Target::connect("relay", relay.address, Some(relay.child.id())).await,
+            Target::connect("riglm", riglm.address, Some(riglm.child.id())).await,
+        ];
+        let mut results = Vec::new();
+        for case in Case::ALL {
+            for target in &mut targets {
+                target.run(case, case.requests() / 4).await; // Warms up.
+            }
+            let mut samples = [const { Vec::new() }; 3];
+            for _ in 0..rounds {
+                for (target, samples) in targets.iter_mut().zip(&mut samples) {
+                    samples.push(target.run(case, case.requests()).await);
+                }
+            }
+            results.push((case, samples.map(load::merge)));
+        }
+        report::print(&results);
+    });
+}
+
+/// A process that says on which port it listens.
+struct Process {
+    child: Child,
+    address: std::net::SocketAddr,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("the process starts");
+        let stderr = child.stderr.take().expect("standard error is a pipe");
+        let mut lines = BufReader::new(stderr).lines();
+        let address = loop {
+            let line = lines.next().expect("the process says where it listens").expect("UTF-8");
+            if let Some((_, rest)) = line.split_once("http://") {
+                break rest.split('/').next().unwrap_or(rest).parse().expect("an address");
+            }
+        };
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start_relay(upstream: std::net::SocketAddr) -> Process {
+    let program = std::env::current_exe().expect("the path of this program");
+    Process::start(
+        Command::new(program)
+            .args(["--relay", &upstream.to_string()])
+            .stderr(Stdio::piped()),
+    )
+}
+
+/// Returns the release build of riglm beside this bench's own build.
+fn riglm_program() -> PathBuf {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "-p", "riglm-cli"])
+        .status()
+        .expect("cargo runs");
+    assert!(built.success(), "riglm does not build");
+    let own = std::env::current_exe().expect("the path of this program");
+    own.ancestors()
+        .find(|path| path.ends_with("release"))
+        .expect("benches are built in a folder named release")
+        .join("riglm")
+}

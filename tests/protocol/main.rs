@@ -1,0 +1,52 @@
+//! The protocol through the proxy, seen from outside: raw clients, raw servers, real processes.
+
+mod bad_input;
+mod comparison;
+mod everything_script;
+mod odd_script;
+mod order;
+mod pairings;
+mod resumption;
+mod security;
+mod sessions;
+mod transparency;
+mod upstream_failures;
+
+use std::path::PathBuf;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::fixture::{Server, Transport, Upstream};
+use riglm_tests::messages;
+use riglm_tests::riglm::{Line, Options};
+
+/// Returns the unusual server.
+fn odd() -> Server {
+    Server::Odd(PathBuf::from(env!("CARGO_BIN_EXE_odd-server")))
+}
+
+/// Returns the command of the unusual server over stdio.
+fn odd_over_stdio() -> Upstream {
+    Upstream::of_command(vec![env!("CARGO_BIN_EXE_odd-server").into(), "stdio".into()])
+}
+
+/// Returns the answers of a client that also knows the unusual server's own request.
+fn answers() -> Answers {
+    Answers::full().with(
+        "odd/ask",
+        r#"{"jsonrpc":"2.0","x-top":[null],"id":$ID,"result":{"asked":$PARAMS,"n":1.0}}"#,
+    )
+}
+
+/// Connects a client through the proxy to the unusual server and initialises the session.
+async fn connected(downstream: Transport, upstream: &Upstream) -> Line {
+    connected_with(downstream, upstream, &Options::default()).await
+}
+
+/// Like [`connected`], with options of the proxy.
+async fn connected_with(downstream: Transport, upstream: &Upstream, options: &Options) -> Line {
+    let line = Line::through(downstream, upstream, options, answers()).await;
+    line.client
+        .initialize(&messages::initialize("0", "2025-11-25"))
+        .await;
+    line
+}

@@ -1,0 +1,84 @@
+//! Broken event streams: taken up again by the client, and by the proxy towards its upstream.
+
+use std::collections::HashSet;
+
+use riglm_tests::envelope::raw_at;
+use riglm_tests::fixture::Transport;
+use riglm_tests::inbox::Stream;
+use riglm_tests::messages::{call, call_with_progress};
+
+use crate::{connected, odd, odd_over_stdio};
+
+#[tokio::test]
+async fn a_broken_stream_of_a_call_is_taken_up_where_it_broke() {
+    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let client = &line.client;
+    let text = call_with_progress("\"r\"", "progress", r#"{"steps":4,"ms":150}"#, "1");
+    client.send(&text).await;
+    client.method_after(0, "notifications/progress", 1).await;
+    client.drop_streams();
+    let last = client
+        .last_event_id(&Stream::Post("\"r\"".into()))
+        .expect("events of a call carry ids");
+    assert_eq!(client.open_stream(Some(&last)).await, 200);
+    client.answer("\"r\"").await;
+    let steps: Vec<String> = client
+        .received()
+        .iter()
+        .filter_map(|message| raw_at(&message.text, &["params", "progress"]))
+        .collect();
+    assert_eq!(steps, ["1.0", "2.0", "3.0", "4.0"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_given_while_nobody_listened_is_kept() {
+    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let client = &line.client;
+    let text = call_with_progress("\"r\"", "progress", r#"{"steps":1,"ms":100}"#, "1");
+    client.send(&text).await;
+    client.method_after(0, "notifications/progress", 1).await;
+    client.drop_streams();
+    // A later call is answered after the earlier one, so the answer was made by then.
+    client.request(&call("2", "sleep", r#"{"ms":300}"#)).await;
+    let last = client
+        .last_event_id(&Stream::Post("\"r\"".into()))
+        .expect("events of a call carry ids");
+    assert_eq!(client.open_stream(Some(&last)).await, 200);
+    client.answer("\"r\"").await;
+}
+
+#[tokio::test]
+async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
+    let upstream = odd().start(Transport::Streamable).await;
+    let line = connected(Transport::Streamable, &upstream).await;
+    for n in 0..5 {
+        let text = call_with_progress(&n.to_string(), "progress", "{}", &n.to_string());
+        line.client.request(&text).await;
+    }
+    line.client.request(&call("9", "change_list", "{}")).await;
+    line.client
+        .method_after(0, "notifications/tools/list_changed", 1)
+        .await;
+    let ids: Vec<String> = line
+        .client
+        .received()
+        .into_iter()
+        .filter_map(|message| message.event_id)
+        .collect();
+    assert!(ids.len() >= 20, "{ids:?}");
+    assert!(!ids.iter().any(|id| id.starts_with("odd:")), "{ids:?}");
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{ids:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_the_upstream_breaks_is_taken_up_by_the_proxy() {
+    for downstream in Transport::ALL {
+        let upstream = odd().start(Transport::Streamable).await;
+        let line = connected(downstream, &upstream).await;
+        let answer = line.client.request(&call("1", "cut_stream", "{}")).await;
+        assert!(answer.text.contains("after all"), "{}", answer.text);
+        line.client
+            .method_after(0, "notifications/odd/after", 1)
+            .await;
+    }
+}

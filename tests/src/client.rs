@@ -1,0 +1,321 @@
+//! A raw JSON-RPC client over the three transports.
+//!
+//! It sends texts as they are given and keeps every received message as it was on the wire,
+//! with the stream it came on. Requests of the server are answered from [`Answers`]. Every wait
+//! has a deadline and fails with the history of the conversation.
+
+mod legacy;
+mod stdio;
+mod streamable;
+
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::process::Command;
+use url::Url;
+
+use crate::answers::Answers;
+use crate::envelope::{Envelope, string_at};
+use crate::inbox::{Inbox, Received, Stream};
+use crate::process::Process;
+
+/// How long a client waits for a message unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of a sent text, as far as the transport tells.
+#[derive(Clone, Debug, Default)]
+pub struct Delivery {
+    /// The HTTP status; 0 over stdio.
+    pub status: u16,
+    /// The HTTP headers; empty over stdio.
+    pub headers: HeaderMap,
+    /// The HTTP body when it was not a stream.
+    pub body: String,
+}
+
+#[derive(Debug)]
+enum Link {
+    Stdio(stdio::Stdio),
+    Streamable(streamable::Streamable),
+    Legacy(legacy::Legacy),
+}
+
+#[derive(Debug)]
+struct Shared {
+    inbox: Inbox,
+    link: Link,
+    answers: RwLock<Answers>,
+}
+
+impl Shared {
+    fn new(link: Link, answers: Answers) -> Arc<Self> {
+        Arc::new(Self {
+            inbox: Inbox::default(),
+            link,
+            answers: RwLock::new(answers),
+        })
+    }
+
+    /// Records a message and sends the canned answers to the requests in it.
+    fn receive(self: &Arc<Self>, message: Received) {
+        let answers = self
+            .answers
+            .read()
+            .expect("no holder of the answers panics")
+            .to(&message.text);
+        self.inbox.push(message);
+        for answer in answers {
+            let shared = Arc::clone(self);
+            tokio::spawn(async move { shared.send(&answer).await });
+        }
+    }
+
+    async fn send(self: &Arc<Self>, text: &str) -> Delivery {
+        self.inbox.note(format!("-> {text}"));
+        match &self.link {
+            Link::Stdio(link) => link.send(self, text).await,
+            Link::Streamable(link) => link.post(self, text).await,
+            Link::Legacy(link) => link.post(self, text).await,
+        }
+    }
+}
+
+/// A client of one session.
+#[derive(Debug)]
+pub struct RawClient {
+    shared: Arc<Shared>,
+    process: Option<Process>,
+    patience: Duration,
+}
+
+impl RawClient {
+    /// Starts a server as a child and speaks with it over its standard input and output.
+    pub fn stdio(command: Command, answers: Answers) -> Self {
+        let (process, stdin, stdout) = Process::spawn_piped(command);
+        let shared = Shared::new(Link::Stdio(stdio::Stdio::new(stdin)), answers);
+        stdio::read(&shared, stdout);
+        Self::new(shared, Some(process))
+    }
+
+    /// Returns a client of a Streamable HTTP endpoint; nothing is sent yet.
+    pub fn streamable(url: &Url, answers: Answers) -> Self {
+        let link = Link::Streamable(streamable::Streamable::new(url.clone()));
+        Self::new(Shared::new(link, answers), None)
+    }
+
+    /// Opens the event stream of an HTTP+SSE server and waits for its endpoint.
+    pub async fn legacy(url: &Url, answers: Answers) -> Self {
+        let link = Link::Legacy(legacy::Legacy::default());
+        let client = Self::new(Shared::new(link, answers), None);
+        legacy::connect(&client.shared, url).await;
+        client
+    }
+
+    fn new(shared: Arc<Shared>, process: Option<Process>) -> Self {
+        Self {
+            shared,
+            process,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Returns the client with another time limit for its waits.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Replaces the canned answers.
+    pub fn set_answers(&self, answers: Answers) {
+        *self
+            .shared
+            .answers
+            .write()
+            .expect("no holder of the answers panics") = answers;
+    }
+
+    /// Adds a header to every further HTTP request, or replaces it.
+    pub fn set_header(&self, name: &str, value: &str) {
+        match &self.shared.link {
+            Link::Streamable(link) => link.set_header(name, value),
+            Link::Legacy(link) => link.set_header(name, value),
+            Link::Stdio(_) => {}
+        }
+    }
+
+    /// Returns the session id that the server gave, over Streamable HTTP.
+    pub fn session_id(&self) -> Option<String> {
+        match &self.shared.link {
+            Link::Streamable(link) => link.session_id(),
+            _ => None,
+        }
+    }
+
+    /// Returns the child that this client speaks with over stdio.
+    pub fn process(&mut self) -> &mut Process {
+        self.process
+            .as_mut()
+            .unwrap_or_else(|| panic!("only a client over stdio has a process"))
+    }
+
+    /// Closes standard input of the child.
+    pub async fn close_input(&self) {
+        if let Link::Stdio(link) = &self.shared.link {
+            link.close().await;
+        }
+    }
+
+    /// Writes bytes that need not be a message to the child's standard input.
+    pub async fn send_bytes(&self, bytes: &[u8]) {
+        if let Link::Stdio(link) = &self.shared.link {
+            link.write(bytes).await;
+        }
+    }
+
+    /// Sends a text as it is; over HTTP returns when the head of the answer is there.
+    pub async fn send(&self, text: &str) -> Delivery {
+        match tokio::time::timeout(self.patience, self.shared.send(text)).await {
+            Ok(delivery) => delivery,
+            Err(_) => self.fail(&format!("the sending of {} did not end", short(text))),
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub async fn request(&self, text: &str) -> Received {
+        let id = Envelope::all(text)
+            .iter()
+            .find_map(|envelope| envelope.id().map(str::to_owned))
+            .unwrap_or_else(|| panic!("a request needs an id: {text}"));
+        let start = self.shared.inbox.len();
+        let shared = Arc::clone(&self.shared);
+        let owned = text.to_owned();
+        // Over HTTP the head of the answer may come late; the message itself is what counts.
+        let sending = tokio::spawn(async move { shared.send(&owned).await });
+        let answer = self.answer_after(start, &id).await;
+        sending.abort();
+        answer
+    }
+
+    /// Waits for the answer to a request that was sent before.
+    pub async fn answer(&self, id: &str) -> Received {
+        self.answer_after(0, id).await
+    }
+
+    /// Waits for the answer to `id` among the messages from number `start` on.
+    pub async fn answer_after(&self, start: usize, id: &str) -> Received {
+        self.wait(&format!("the answer to request {id}"), |messages| {
+            messages
+                .iter()
+                .skip(start)
+                .find(|m| m.answers(id))
+                .cloned()
+        })
+        .await
+    }
+
+    /// Waits until `count` messages of `method` were received after the first `start` messages,
+    /// and returns them.
+    pub async fn method_after(&self, start: usize, method: &str, count: usize) -> Vec<Received> {
+        self.wait(&format!("{count} of {method}"), |messages| {
+            let found: Vec<Received> = messages
+                .iter()
+                .skip(start)
+                .filter(|message| message.is_method(method))
+                .cloned()
+                .collect();
+            (found.len() >= count).then_some(found)
+        })
+        .await
+    }
+
+    /// Waits until `find` finds something among the received messages.
+    pub async fn wait<T>(&self, what: &str, find: impl Fn(&[Received]) -> Option<T>) -> T {
+        match self.shared.inbox.find(self.patience, find).await {
+            Some(found) => found,
+            None => self.fail(&format!("{what} did not come within {:?}", self.patience)),
+        }
+    }
+
+    /// Returns everything received so far.
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.inbox.all()
+    }
+
+    /// Returns how many messages were received so far.
+    pub fn n_received(&self) -> usize {
+        self.shared.inbox.len()
+    }
+
+    /// Returns the conversation so far, for a failure report.
+    pub fn history(&self) -> String {
+        self.shared.inbox.history()
+    }
+
+    /// Opens the stream that a Streamable HTTP server sends unasked messages on, from the event
+    /// after `last_event_id` when given, and returns the HTTP status.
+    pub async fn open_stream(&self, last_event_id: Option<&str>) -> u16 {
+        match &self.shared.link {
+            Link::Streamable(link) => link.open_stream(&self.shared, last_event_id).await,
+            _ => 0,
+        }
+    }
+
+    /// Returns the id of the last event on a stream, over Streamable HTTP; priming events count.
+    pub fn last_event_id(&self, stream: &Stream) -> Option<String> {
+        match &self.shared.link {
+            Link::Streamable(link) => link.last_event_id(stream),
+            _ => None,
+        }
+    }
+
+    /// Ends the session by DELETE and returns the HTTP status; 0 on other transports.
+    pub async fn delete(&self) -> u16 {
+        match &self.shared.link {
+            Link::Streamable(link) => link.delete(&self.shared).await,
+            _ => 0,
+        }
+    }
+
+    /// Drops all open event streams, as a client whose connection broke.
+    pub fn drop_streams(&self) {
+        match &self.shared.link {
+            Link::Streamable(link) => link.drop_streams(),
+            Link::Legacy(link) => link.drop_stream(),
+            Link::Stdio(_) => {}
+        }
+    }
+
+    /// Initialises the session: the given request, the notification and, over Streamable HTTP,
+    /// the stream for unasked messages. Returns the answer to the request.
+    pub async fn initialize(&self, request: &str) -> Received {
+        let answer = self.request(request).await;
+        self.adopt_version(&answer.text);
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+            .await;
+        self.open_stream(None).await;
+        answer
+    }
+
+    /// Sends the revision that an initialize answer names in the header of further requests.
+    pub fn adopt_version(&self, answer: &str) {
+        let version = string_at(answer, &["result", "protocolVersion"]);
+        if let Some(version) = version {
+            self.set_header("mcp-protocol-version", &version);
+        }
+    }
+
+    fn fail(&self, what: &str) -> ! {
+        let output = self.process.as_ref().map(Process::output);
+        panic!(
+            "{what}\nconversation:\n{}child printed:\n{}",
+            self.history(),
+            output.unwrap_or_default()
+        )
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(120).collect()
+}

@@ -1,0 +1,65 @@
+//! The client's side of stdio: one message a line.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Mutex;
+
+use super::{Delivery, Shared};
+use crate::inbox::{Received, Stream};
+
+#[derive(Debug)]
+pub(super) struct Stdio {
+    input: Mutex<Option<ChildStdin>>,
+}
+
+impl Stdio {
+    pub(super) fn new(input: ChildStdin) -> Self {
+        Self {
+            input: Mutex::new(Some(input)),
+        }
+    }
+
+    pub(super) async fn send(&self, shared: &Arc<Shared>, text: &str) -> Delivery {
+        // A line break inside a message would end it; JSON allows a space in its place.
+        let line = format!("{}\n", text.replace(['\n', '\r'], " "));
+        if !self.write(line.as_bytes()).await {
+            shared.inbox.note("!! the child's input is closed".into());
+        }
+        Delivery::default()
+    }
+
+    pub(super) async fn write(&self, bytes: &[u8]) -> bool {
+        let mut input = self.input.lock().await;
+        let Some(input) = input.as_mut() else {
+            return false;
+        };
+        input.write_all(bytes).await.is_ok() && input.flush().await.is_ok()
+    }
+
+    pub(super) async fn close(&self) {
+        self.input.lock().await.take();
+    }
+}
+
+/// Records every line of `output` until it ends.
+pub(super) fn read(shared: &Arc<Shared>, output: ChildStdout) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut line).await, Ok(1..)) {
+            let text = String::from_utf8_lossy(&line)
+                .trim_end_matches(['\n', '\r'])
+                .to_owned();
+            line.clear();
+            shared.receive(Received {
+                stream: Stream::Stdio,
+                text,
+                event_id: None,
+            });
+        }
+        shared.inbox.note("!! the child closed its output".into());
+    });
+}

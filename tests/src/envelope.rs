@@ -1,0 +1,91 @@
+//! The little that a test has to read of a JSON-RPC message: its id, its method, its parts.
+//!
+//! Parts stay raw text, so that a comparison sees what was on the wire.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+/// One JSON-RPC object, its members as raw text.
+#[derive(Debug)]
+pub struct Envelope {
+    members: BTreeMap<String, Box<RawValue>>,
+}
+
+impl Envelope {
+    /// Returns the objects of a message: one, those of a batch, or none when it is no JSON.
+    pub fn all(text: &str) -> Vec<Self> {
+        let text = text.trim();
+        if text.starts_with('[') {
+            let members: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+            return members
+                .into_iter()
+                .filter_map(|member| Self::one(member.get()))
+                .collect();
+        }
+        Self::one(text).into_iter().collect()
+    }
+
+    /// Returns the object that `text` is; `None` when it is none.
+    pub fn one(text: &str) -> Option<Self> {
+        serde_json::from_str(text)
+            .ok()
+            .map(|members| Self { members })
+    }
+
+    /// Returns the raw text of a member, `null` included.
+    pub fn member(&self, name: &str) -> Option<&str> {
+        self.members.get(name).map(|raw| raw.get())
+    }
+
+    /// Returns the raw text of the id.
+    pub fn id(&self) -> Option<&str> {
+        self.member("id")
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> Option<String> {
+        serde_json::from_str(self.member("method")?).ok()
+    }
+
+    /// Returns whether the object answers the request with this raw id.
+    pub fn answers(&self, id: &str) -> bool {
+        self.is_response() && self.id() == Some(id)
+    }
+
+    /// Returns whether the object is a result or an error.
+    pub fn is_response(&self) -> bool {
+        !self.members.contains_key("method")
+            && (self.members.contains_key("result") || self.members.contains_key("error"))
+    }
+
+    /// Returns whether the object wants an answer.
+    pub fn is_request(&self) -> bool {
+        self.members.contains_key("method") && self.members.contains_key("id")
+    }
+}
+
+/// Returns the raw text at a path of member names below `text`, for example
+/// `["params", "_meta", "progressToken"]`.
+pub fn raw_at(text: &str, path: &[&str]) -> Option<String> {
+    let mut current = text.to_owned();
+    for name in path {
+        current = Envelope::one(&current)?.member(name)?.to_owned();
+    }
+    Some(current)
+}
+
+/// Returns the string at a path, unescaped.
+pub fn string_at(text: &str, path: &[&str]) -> Option<String> {
+    serde_json::from_str(&raw_at(text, path)?).ok()
+}
+
+/// Returns the integer at a path.
+pub fn integer_at(text: &str, path: &[&str]) -> Option<i64> {
+    serde_json::from_str(&raw_at(text, path)?).ok()
+}
+
+/// Returns a JSON string literal for `text`.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,198 @@
+//! The servers that tests run against, over each of the three transports.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::process::Command;
+use url::Url;
+
+use crate::answers::Answers;
+use crate::client::RawClient;
+use crate::process::{self, Process, free_port};
+
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(30);
+
+/// A transport between a client and a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Standard input and output of a child.
+    Stdio,
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE as of 2024-11-05.
+    Legacy,
+}
+
+impl Transport {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Stdio, Self::Streamable, Self::Legacy];
+}
+
+/// A server that can be started.
+#[derive(Clone, Debug)]
+pub enum Server {
+    /// The server of this library, by the path of its program.
+    Odd(PathBuf),
+    /// The npm package `@modelcontextprotocol/server-everything`.
+    Everything,
+}
+
+/// Where a started server can be reached; the server ends when this is dropped.
+#[derive(Debug)]
+pub struct Upstream {
+    /// How it is spoken to.
+    pub transport: Transport,
+    /// The command that starts it, over stdio; started anew for each client.
+    pub command: Vec<String>,
+    /// Its address, over HTTP.
+    pub url: Option<Url>,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// Starts the server, or over stdio only names its command.
+    pub async fn start(&self, transport: Transport) -> Upstream {
+        match self {
+            Self::Odd(program) => start_odd(program, transport).await,
+            Self::Everything => start_everything(transport).await,
+        }
+    }
+}
+
+impl Upstream {
+    /// Returns the upstream that a stdio command is.
+    pub fn of_command(command: Vec<String>) -> Self {
+        Self {
+            transport: Transport::Stdio,
+            command,
+            url: None,
+            process: None,
+        }
+    }
+
+    /// Returns an upstream at an address that somebody else keeps.
+    pub fn at(transport: Transport, url: Url) -> Self {
+        Self {
+            transport,
+            command: Vec::new(),
+            url: Some(url),
+            process: None,
+        }
+    }
+
+    /// Returns a client that speaks with the server directly.
+    pub async fn client(&self, answers: Answers) -> RawClient {
+        match (&self.transport, &self.url) {
+            (Transport::Stdio, _) => RawClient::stdio(self.command(), answers),
+            (Transport::Streamable, Some(url)) => RawClient::streamable(url, answers),
+            (Transport::Legacy, Some(url)) => RawClient::legacy(url, answers).await,
+            (_, None) => panic!("a server over HTTP has an address"),
+        }
+    }
+
+    /// Returns the process of a server over HTTP.
+    pub fn process(&mut self) -> &mut Process {
+        self.process
+            .as_mut()
+            .unwrap_or_else(|| panic!("only a server over HTTP has a process of its own"))
+    }
+
+    /// Returns the arguments that make `riglm serve` use this server.
+    pub fn as_arguments(&self) -> Vec<String> {
+        match (&self.transport, &self.url) {
+            (Transport::Stdio, _) => {
+                let mut arguments = vec!["--".to_owned()];
+                arguments.extend(self.command.iter().cloned());
+                arguments
+            }
+            (Transport::Streamable, Some(url)) => vec!["--upstream".into(), url.to_string()],
+            (Transport::Legacy, Some(url)) => {
+                vec!["--upstream".into(), format!("sse+{url}")]
+            }
+            (_, None) => panic!("a server over HTTP has an address"),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let (program, arguments) = self
+            .command
+            .split_first()
+            .expect("a server over stdio has a command");
+        process::command(program, arguments)
+    }
+}
+
+async fn start_odd(program: &Path, transport: Transport) -> Upstream {
+    let program = program.display().to_string();
+    if transport == Transport::Stdio {
+        return Upstream::of_command(vec![program, "stdio".into()]);
+    }
+    let process = Process::spawn(process::command(&program, &["http"]));
+    let base: Url = process
+        .line(START, "the address", |line| {
+            line.strip_prefix("listening on ")?.parse().ok()
+        })
+        .await;
+    let url = match transport {
+        Transport::Legacy => base.join("/sse"),
+        _ => base.join("/mcp"),
+    };
+    Upstream {
+        transport,
+        command: Vec::new(),
+        url: Some(url.expect("a path can be joined to a base address")),
+        process: Some(process),
+    }
+}
+
+async fn start_everything(transport: Transport) -> Upstream {
+    let script = npm_package("@modelcontextprotocol/server-everything")
+        .join("dist/index.js")
+        .display()
+        .to_string();
+    if transport == Transport::Stdio {
+        return Upstream::of_command(vec!["node".into(), script, "stdio".into()]);
+    }
+    let (mode, path) = match transport {
+        Transport::Legacy => ("sse", "sse"),
+        _ => ("streamableHttp", "mcp"),
+    };
+    let port = free_port();
+    let mut command = process::command("node", &[&script, mode]);
+    command.env("PORT", port.to_string());
+    let process = Process::spawn(command);
+    process
+        .line(START, "the port", |line| {
+            line.contains(&port.to_string()).then_some(())
+        })
+        .await;
+    let url = format!("http://127.0.0.1:{port}/{path}");
+    Upstream {
+        transport,
+        command: Vec::new(),
+        url: Some(url.parse().expect("the address is a URL")),
+        process: Some(process),
+    }
+}
+
+/// Returns the folder that the pinned clients and servers of npm and pip are installed in.
+///
+/// `RIGLM_TEST_CLIENTS` names it; without that it is `target/clients` of the repository.
+pub fn clients_dir() -> PathBuf {
+    std::env::var_os("RIGLM_TEST_CLIENTS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients"),
+        PathBuf::from,
+    )
+}
+
+/// Returns the folder of an installed npm package.
+pub fn npm_package(name: &str) -> PathBuf {
+    let folder = clients_dir().join("node_modules").join(name);
+    assert!(
+        folder.is_dir(),
+        "{} is missing: run .ci/prepare-clients first",
+        folder.display()
+    );
+    folder
+}

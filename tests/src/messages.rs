@@ -1,0 +1,69 @@
+//! Texts of the messages that most tests send.
+
+use crate::envelope::quoted;
+
+/// The revisions that have sessions, oldest first.
+pub const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// Returns an initialize request of a client with all capabilities.
+pub fn initialize(id: &str, revision: &str) -> String {
+    let capabilities = r#"{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}},"experimental":{"x.example/odd":{"n":1.0}}}"#;
+    initialize_with(id, revision, capabilities)
+}
+
+/// Returns an initialize request with these capabilities.
+pub fn initialize_with(id: &str, revision: &str, capabilities: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"raw-client","title":"Raw \u2192 client","version":"1.0.0","x-unknown":[1.0,null]}}}}}}"#
+    )
+}
+
+/// Returns a request without params.
+pub fn request(id: &str, method: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{}}}"#, quoted(method))
+}
+
+/// Returns a request with these raw params.
+pub fn request_with(id: &str, method: &str, params: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":{},"params":{params}}}"#,
+        quoted(method)
+    )
+}
+
+/// Returns a call of a tool with these raw arguments.
+pub fn call(id: &str, tool: &str, arguments: &str) -> String {
+    request_with(
+        id,
+        "tools/call",
+        &format!(r#"{{"name":{},"arguments":{arguments}}}"#, quoted(tool)),
+    )
+}
+
+/// Returns a call of a tool that asks for progress with this raw token.
+pub fn call_with_progress(id: &str, tool: &str, arguments: &str, token: &str) -> String {
+    request_with(
+        id,
+        "tools/call",
+        &format!(
+            r#"{{"name":{},"arguments":{arguments},"_meta":{{"progressToken":{token}}}}}"#,
+            quoted(tool)
+        ),
+    )
+}
+
+/// Returns a notification with these raw params.
+pub fn notification(method: &str, params: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":{},"params":{params}}}"#,
+        quoted(method)
+    )
+}
+
+/// Returns the notification that cancels the request with this raw id.
+pub fn cancelled(id: &str) -> String {
+    notification(
+        "notifications/cancelled",
+        &format!(r#"{{"requestId":{id},"reason":"no longer wanted","x":null}}"#),
+    )
+}

@@ -1,0 +1,212 @@
+//! The unusual server over HTTP: `/mcp` here, `/sse` and `/messages` in `legacy_http`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, StatusCode};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::legacy_http;
+use super::outlet::Outlet;
+use super::session::Session;
+use super::streams::{Sessions, Streams};
+use crate::envelope::{Envelope, quoted};
+
+/// The largest body that is accepted.
+const BODY_LIMIT: usize = 64 << 20;
+
+/// What all connections share.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub(super) sessions: Sessions<(Arc<Session>, Option<Arc<Streams>>)>,
+    pub(super) opened: AtomicUsize,
+    deleted: AtomicUsize,
+}
+
+impl Server {
+    pub(super) fn next_id(&self, prefix: &str) -> String {
+        let n = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{prefix}-{n}")
+    }
+
+    pub(super) fn session(&self, id: &str) -> Option<(Arc<Session>, Option<Arc<Streams>>)> {
+        self.sessions
+            .lock()
+            .expect("no holder of the sessions panics")
+            .get(id)
+            .cloned()
+    }
+}
+
+/// Serves on a free port of the loopback interface until the process ends.
+///
+/// # Errors
+///
+/// Returns the error of the listener.
+pub async fn serve() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    eprintln!("listening on http://{}", listener.local_addr()?);
+    let router = Router::new()
+        .route("/mcp", post(take).get(listen).delete(end))
+        .route("/sse", get(legacy_http::open))
+        .route("/messages", post(legacy_http::take))
+        .route("/stats", get(stats))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(Arc::new(Server::default()));
+    axum::serve(listener, router).await
+}
+
+async fn take(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes) -> Response {
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let envelopes = Envelope::all(&text);
+    let is_initialize = envelopes
+        .iter()
+        .any(|envelope| envelope.method().as_deref() == Some("initialize"));
+    let named = session_id(&headers);
+    let (id, (session, streams)) = match named {
+        None if is_initialize => create(&server),
+        None => return refuse(StatusCode::BAD_REQUEST, "odd: no session id"),
+        Some(id) => match server.session(&id) {
+            Some(found) => (id, found),
+            None => return refuse(StatusCode::NOT_FOUND, "odd: no such session"),
+        },
+    };
+    session.seen(|seen| seen.headers = as_json(&headers));
+    let requests: Vec<String> = envelopes
+        .iter()
+        .filter(|envelope| envelope.is_request())
+        .filter_map(|envelope| envelope.id().map(str::to_owned))
+        .collect();
+    let Some(streams) = streams.filter(|_| !requests.is_empty()) else {
+        session.accept(text).await;
+        return StatusCode::ACCEPTED.into_response();
+    };
+    let events = streams.open(requests);
+    let as_body = envelopes
+        .iter()
+        .filter_map(Envelope::method)
+        .any(|method| method.starts_with("resources/list") || method.starts_with("prompts/"));
+    session.accept(text).await;
+    if as_body {
+        return json_body(&id, events).await;
+    }
+    event_stream(Some(&id), events)
+}
+
+fn create(server: &Server) -> (String, (Arc<Session>, Option<Arc<Streams>>)) {
+    let id = server.next_id("odd-session");
+    let streams = Arc::new(Streams::default());
+    let session = Session::new(Outlet::Streams(Arc::clone(&streams)));
+    let entry = (session, Some(streams));
+    server
+        .sessions
+        .lock()
+        .expect("no holder of the sessions panics")
+        .insert(id.clone(), entry.clone());
+    (id, entry)
+}
+
+async fn listen(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    let found = session_id(&headers).and_then(|id| server.session(&id));
+    let Some((_, Some(streams))) = found else {
+        return refuse(StatusCode::NOT_FOUND, "odd: no such session");
+    };
+    let last = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok());
+    match streams.resume(last) {
+        Some(events) => event_stream(None, events),
+        None => refuse(StatusCode::BAD_REQUEST, "odd: no such event"),
+    }
+}
+
+async fn end(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    let removed = session_id(&headers).and_then(|id| {
+        server
+            .sessions
+            .lock()
+            .expect("no holder of the sessions panics")
+            .remove(&id)
+    });
+    if removed.is_none() {
+        return refuse(StatusCode::NOT_FOUND, "odd: no such session");
+    }
+    server.deleted.fetch_add(1, Ordering::Relaxed);
+    StatusCode::OK.into_response()
+}
+
+async fn stats(State(server): State<Arc<Server>>) -> String {
+    let open = server
+        .sessions
+        .lock()
+        .expect("no holder of the sessions panics")
+        .len();
+    format!(
+        r#"{{"open":{open},"opened":{},"deleted":{}}}"#,
+        server.opened.load(Ordering::Relaxed),
+        server.deleted.load(Ordering::Relaxed)
+    )
+}
+
+/// Answers with the one message of the stream as a pretty printed JSON body.
+async fn json_body(id: &str, mut events: mpsc::Receiver<Bytes>) -> Response {
+    let event = events.recv().await.unwrap_or_default();
+    let mut decoder = crate::sse::Decoder::default();
+    let data = decoder.feed(&event).pop().unwrap_or_default().data;
+    let body = format!("\n{}\n", data.replace(r#","id""#, ",\r\n\t \"id\""));
+    let headers = [("content-type", "application/json"), ("mcp-session-id", id)];
+    (headers, body).into_response()
+}
+
+/// Answers with events until their sender is dropped.
+pub(super) fn event_stream(id: Option<&str>, events: mpsc::Receiver<Bytes>) -> Response {
+    let body = stream::unfold(events, |mut events| async move {
+        let event = events.recv().await?;
+        Some((Ok::<_, io::Error>(event), events))
+    });
+    let mut response = Response::builder().header("content-type", "text/event-stream");
+    if let Some(id) = id {
+        response = response.header("mcp-session-id", id);
+    }
+    response
+        .body(Body::from_stream(body))
+        .expect("the headers are valid")
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32000,"message":{}}}}}"#,
+        quoted(message)
+    );
+    (status, [("content-type", "application/json")], body).into_response()
+}
+
+fn session_id(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("mcp-session-id")?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+/// Returns headers as a JSON object; repeated ones are joined.
+pub(super) fn as_json(headers: &HeaderMap) -> String {
+    let members: Vec<String> = headers
+        .keys()
+        .map(|name| {
+            let values: Vec<String> = headers
+                .get_all(name)
+                .iter()
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+                .collect();
+            format!("{}:{}", quoted(name.as_str()), quoted(&values.join(", ")))
+        })
+        .collect();
+    format!("{{{}}}", members.join(","))
+}

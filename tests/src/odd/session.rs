@@ -1,0 +1,257 @@
+//! One session of the unusual server: what it answers to each method.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::catalog;
+use super::outlet::{Outlet, Route};
+use super::tools;
+use crate::envelope::{Envelope, quoted, raw_at, string_at};
+
+/// How long the server waits for an answer of its client.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(15);
+
+/// A session with one client.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) outlet: Outlet,
+    pending: Mutex<HashMap<String, oneshot::Sender<String>>>,
+    cancels: Mutex<HashMap<String, Arc<Notify>>>,
+    seen: Mutex<Seen>,
+    asked: AtomicUsize,
+}
+
+/// What the session has been told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// The raw params of `initialize`.
+    pub(super) initialize: String,
+    /// The headers of the last HTTP request, a JSON object.
+    pub(super) headers: String,
+    /// The raw text of every notification.
+    pub(super) notifications: Vec<String>,
+    /// How many tool calls arrived.
+    pub(super) n_calls: usize,
+}
+
+impl Session {
+    pub(super) fn new(outlet: Outlet) -> Arc<Self> {
+        Arc::new(Self {
+            outlet,
+            pending: Mutex::default(),
+            cancels: Mutex::default(),
+            seen: Mutex::default(),
+            asked: AtomicUsize::new(0),
+        })
+    }
+
+    /// Looks at or changes what the session has been told.
+    pub(super) fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.seen.lock().expect("no holder of the record panics"))
+    }
+
+    /// Takes in one message or batch and answers it in the background.
+    pub(super) async fn accept(self: &Arc<Self>, text: String) {
+        let envelopes = Envelope::all(&text);
+        if envelopes.is_empty() {
+            let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"odd: no JSON"}}"#;
+            self.outlet.send(&Route::Standalone, error).await;
+            return;
+        }
+        for envelope in &envelopes {
+            self.note(envelope, &text);
+        }
+        let requests: Vec<Asked> = envelopes.iter().filter_map(Asked::read).collect();
+        if requests.is_empty() {
+            return;
+        }
+        let is_batch = text.trim_start().starts_with('[');
+        let session = Arc::clone(self);
+        tokio::spawn(async move { session.answer_all(requests, is_batch).await });
+    }
+
+    fn note(&self, envelope: &Envelope, text: &str) {
+        if envelope.is_response() {
+            let waiting = envelope.id().and_then(|id| self.pending().remove(id));
+            if let Some(waiting) = waiting {
+                // The asking tool may have given up.
+                let _ = waiting.send(text.to_owned());
+            }
+        } else if envelope.id().is_none() {
+            let method = envelope.method();
+            self.seen(|seen| seen.notifications.push(text.to_owned()));
+            if method.as_deref() == Some("notifications/cancelled")
+                && let Some(id) = envelope
+                    .member("params")
+                    .and_then(|params| raw_at(params, &["requestId"]))
+            {
+                self.cancel_of(&id).notify_one();
+            }
+        }
+    }
+
+    async fn answer_all(self: Arc<Self>, requests: Vec<Asked>, is_batch: bool) {
+        let mut answers = Vec::new();
+        for request in &requests {
+            if let Some(answer) = self.answer(request).await {
+                answers.push(answer);
+            }
+        }
+        let first = Route::Request(requests[0].id.clone());
+        if is_batch {
+            let batch = format!("[{}]", answers.join(" ,"));
+            self.outlet.send(&first, &batch).await;
+        } else if let Some(answer) = answers.first() {
+            self.outlet.send(&first, answer).await;
+        }
+        for request in &requests {
+            self.finish(&request.id);
+        }
+    }
+
+    /// Ends the stream of a request, where requests have streams.
+    fn finish(&self, id: &str) {
+        if let Outlet::Streams(streams) = &self.outlet {
+            streams.finish(id);
+        }
+    }
+
+    async fn answer(self: &Arc<Self>, request: &Asked) -> Option<String> {
+        let id = &request.id;
+        let params = request.params.as_str();
+        let result = match request.method.as_str() {
+            "initialize" => self.initialize(params),
+            "ping" => "{}".to_owned(),
+            "tools/list" => match raw_at(params, &["cursor"]).as_deref() {
+                None => catalog::TOOLS_PAGE_1.to_owned(),
+                Some(catalog::TOOL_CURSOR) => catalog::tools_page_2(),
+                Some(other) => {
+                    return Some(error(id, -32602, "odd: bad cursor", &format!(r#"{{"cursor":{other}}}"#)));
+                }
+            },
+            "tools/call" => {
+                self.seen(|seen| seen.n_calls += 1);
+                return tools::call(self, request).await;
+            }
+            "resources/list" => catalog::RESOURCES.to_owned(),
+            "resources/templates/list" => {
+                r#"{"resourceTemplates":[{"uriTemplate":"odd://r/{id}","name":"r","x":1.0}]}"#.into()
+            }
+            "resources/read" => resource(params),
+            "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
+                r#"{"x-done":null}"#.into()
+            }
+            "prompts/list" => catalog::PROMPTS.to_owned(),
+            "prompts/get" => format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"p"}}}}],"x-given":{params}}}"#),
+            "completion/complete" => {
+                format!(r#"{{"completion":{{"values":["a","\u0062"],"total":1e3,"hasMore":false,"x":{params}}}}}"#)
+            }
+            "odd/echo" | "tasks/get" | "tasks/list" | "tasks/result" | "tasks/cancel" => {
+                format!(r#"{{"params":{params},"n":1.0,"null":null}}"#)
+            }
+            "odd/null" => "null".into(),
+            "odd/array" => "[1.0, null]".into(),
+            _ => {
+                let data = format!(r#"{{"method":{}}}"#, quoted(&request.method));
+                return Some(error(id, -32601, "odd: no such method", &data));
+            }
+        };
+        Some(result_of(id, &result))
+    }
+
+    fn initialize(&self, params: &str) -> String {
+        self.seen(|seen| seen.initialize = params.to_owned());
+        let asked = string_at(params, &["protocolVersion"]).unwrap_or_default();
+        let version = crate::messages::REVISIONS
+            .into_iter()
+            .find(|known| *known == asked)
+            .unwrap_or("2025-06-18");
+        catalog::INITIALIZE.replace("$VERSION", version)
+    }
+
+    /// Sends a request to the client, related to `route`, and returns the raw text of its answer.
+    pub(super) async fn ask(&self, route: &Route, method: &str, params: &str) -> Option<String> {
+        let id = self.next_id();
+        let (sender, answer) = oneshot::channel();
+        self.pending().insert(id.clone(), sender);
+        let text = format!(
+            r#"{{"method":{},"x-top":{{"n":1.0}},"params":{params},"id":{id},"jsonrpc":"2.0"}}"#,
+            quoted(method)
+        );
+        self.outlet.send(route, &text).await;
+        tokio::time::timeout(CLIENT_PATIENCE, answer).await.ok()?.ok()
+    }
+
+    /// Sends a notification to the client.
+    pub(super) async fn tell(&self, route: &Route, method: &str, params: &str) {
+        let text = format!(
+            r#"{{"x-top":null,"params":{params},"method":{},"jsonrpc":"2.0"}}"#,
+            quoted(method)
+        );
+        self.outlet.send(route, &text).await;
+    }
+
+    /// Returns what is woken when the request with this raw id is cancelled.
+    pub(super) fn cancel_of(&self, id: &str) -> Arc<Notify> {
+        let mut cancels = self.cancels.lock().expect("no holder of the cancels panics");
+        Arc::clone(cancels.entry(id.to_owned()).or_default())
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<String>>> {
+        self.pending.lock().expect("no holder of the requests panics")
+    }
+
+    /// Returns ids of every kind in turns: beyond 2^53, escaped text, negative, a digit as text.
+    fn next_id(&self) -> String {
+        let n = self.asked.fetch_add(1, Ordering::Relaxed);
+        match n % 4 {
+            0 => format!("900719925474099{n:04}"),
+            1 => format!(r#""s\u00e9rv-{n} \/""#),
+            2 => format!("-{n}"),
+            _ => format!(r#""{n}""#),
+        }
+    }
+}
+
+fn resource(params: &str) -> String {
+    let uri = raw_at(params, &["uri"]).unwrap_or_else(|| "null".into());
+    format!(
+        r#"{{"contents":[{{"uri":{uri},"mimeType":"text/plain","text":"r","annotations":{{"priority":1.0}}}}]}}"#
+    )
+}
+
+/// A request as it came.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) id: String,
+    pub(super) method: String,
+    pub(super) params: String,
+}
+
+impl Asked {
+    fn read(envelope: &Envelope) -> Option<Self> {
+        Some(Self {
+            id: envelope.id()?.to_owned(),
+            method: envelope.method()?,
+            params: envelope.member("params").unwrap_or("null").to_owned(),
+        })
+    }
+}
+
+/// Returns a successful answer with its members in an unusual order and unknown ones among them.
+pub(super) fn result_of(id: &str, result: &str) -> String {
+    format!(r#"{{"x-top":{{"n":1.0,"null":null}},"result":{result},"id":{id},"jsonrpc":"2.0"}}"#)
+}
+
+/// Returns an error answer.
+pub(super) fn error(id: &str, code: i64, message: &str, data: &str) -> String {
+    format!(
+        r#"{{"error":{{"data":{data},"message":{},"code":{code},"x-error":0.70}},"jsonrpc":"2.0","id":{id}}}"#,
+        quoted(message)
+    )
+}

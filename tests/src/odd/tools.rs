@@ -1,0 +1,191 @@
+//! The tools: unusual results, messages to the client, and misbehaviour on demand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::catalog;
+use super::outlet::{Outlet, Route};
+use super::session::{Asked, Session, error, result_of};
+use crate::envelope::{integer_at, quoted, raw_at, string_at};
+
+/// Answers a call; `None` when no answer is to be sent.
+pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<String> {
+    let id = request.id.as_str();
+    let name = string_at(&request.params, &["name"]).unwrap_or_default();
+    let arguments = raw_at(&request.params, &["arguments"]).unwrap_or_else(|| "{}".into());
+    let number = |key: &str, default: u64| {
+        integer_at(&arguments, &[key])
+            .and_then(|n| u64::try_from(n).ok())
+            .unwrap_or(default)
+    };
+    let here = Route::Request(id.to_owned());
+    let result = match name.as_str() {
+        "echo" => {
+            let text = raw_at(&arguments, &["text"]).unwrap_or_else(|| "null".into());
+            format!(r#"{{"content":[{{"type":"text","text":{text}}}],"x-given":{}}}"#, request.params.len())
+        }
+        "structured" => r#"{"content":[{"type":"text","text":"{\"n\":1.0}"}],"structuredContent":{"n":1.0}}"#.into(),
+        "odd" => catalog::ODD_RESULT.into(),
+        "structured_only" => r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#.into(),
+        "empty" => r#"{"content":[]}"#.into(),
+        "unknown_content" => r#"{"content":[{"type":"smell","data":"AAAA","n":1e3}],"isError":null}"#.into(),
+        "is_error" => r#"{"isError":true,"content":[{"type":"text","text":"failed \u0021"}],"x":1.0}"#.into(),
+        "fail" => {
+            let code = integer_at(&arguments, &["code"]).unwrap_or(-31_337);
+            let data = raw_at(&arguments, &["data"]).unwrap_or_else(|| "null".into());
+            return Some(error(id, code, "odd: \u{00bb}failed\u{00ab}", &data));
+        }
+        "large" => {
+            let size = usize::try_from(number("bytes", 1 << 20)).unwrap_or_default();
+            format!(r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#, "x".repeat(size))
+        }
+        "pid" => format!(r#"{{"content":[],"structuredContent":{{"pid":{}}}}}"#, std::process::id()),
+        "seen" => seen(session),
+        "sleep" => {
+            tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
+            r#"{"content":[]}"#.into()
+        }
+        "sample" | "elicit" | "roots" | "ping_client" | "custom_request" => {
+            ask_client(session, &here, &name).await
+        }
+        "progress" | "order" | "notify" | "change_list" | "log" | "update_resource" => {
+            let pace = (number("steps", 3), Duration::from_millis(number("ms", 0)));
+            tell_client(session, &here, &name, request, pace).await;
+            r#"{"content":[{"type":"text","text":"told"}]}"#.into()
+        }
+        "wait_cancel" => {
+            session.tell(&here, "notifications/message", r#"{"level":"info","data":"waiting"}"#).await;
+            session.cancel_of(id).notified().await;
+            let params = format!(r#"{{"requestId":{id}}}"#);
+            session.tell(&Route::Standalone, "notifications/odd/cancelled", &params).await;
+            return None;
+        }
+        _ => return misbehave(session, &name, id, &arguments).await,
+    };
+    Some(result_of(id, &result))
+}
+
+fn seen(session: &Session) -> String {
+    let seen = session.seen(|seen| seen.clone());
+    let or_null = |text: &str| if text.is_empty() { "null".into() } else { text.to_owned() };
+    let notifications: Vec<String> = seen.notifications.iter().map(|text| quoted(text)).collect();
+    format!(
+        r#"{{"content":[],"structuredContent":{{"initialize":{},"headers":{},"notifications":[{}],"calls":{}}}}}"#,
+        or_null(&seen.initialize),
+        or_null(&seen.headers),
+        notifications.join(","),
+        seen.n_calls
+    )
+}
+
+/// Asks the client something and returns its whole answer as the text of a result.
+async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
+    let (method, params) = match tool {
+        "sample" => (
+            "sampling/createMessage",
+            r#"{"messages":[{"role":"user","content":{"type":"text","text":"q \u00bf"}}],"maxTokens":1e2,"temperature":0.70,"x-unknown":{"n":null},"modelPreferences":{"costPriority":1.0},"_meta":{"a":1.0}}"#,
+        ),
+        "elicit" => (
+            "elicitation/create",
+            r#"{"message":"who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string","x":null}}},"mode":"form","x":1.0}"#,
+        ),
+        "roots" => ("roots/list", r#"{"_meta":{"x":1.0}}"#),
+        "ping_client" => ("ping", r#"{"x":null}"#),
+        _ => ("odd/ask", r#"[1.0,{"b":1,"a":2}]"#),
+    };
+    let answer = session.ask(here, method, params).await;
+    let text = answer.map_or_else(|| "null".into(), |answer| quoted(&answer));
+    format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)
+}
+
+/// Sends notifications: progress in so many steps with a pause after each, or one of its kind.
+async fn tell_client(
+    session: &Session,
+    here: &Route,
+    tool: &str,
+    request: &Asked,
+    (steps, pause): (u64, Duration),
+) {
+    let token = raw_at(&request.params, &["_meta", "progressToken"]);
+    match tool {
+        "progress" | "order" => {
+            let Some(token) = token else { return };
+            for step in 1..=steps {
+                let params = format!(
+                    r#"{{"progress":{step}.0,"progressToken":{token},"total":null,"message":"step \u0023{step}","x":{{}}}}"#
+                );
+                session.tell(here, "notifications/progress", &params).await;
+                if tool == "order" {
+                    let params = format!(r#"{{"level":"debug","logger":null,"data":{{"step":{step}.00}}}}"#);
+                    session.tell(here, "notifications/message", &params).await;
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+        "notify" => {
+            session.tell(here, "notifications/odd/custom", r#"{"z":1,"a":[1e3,null]}"#).await;
+        }
+        "change_list" => {
+            session.tell(&Route::Standalone, "notifications/tools/list_changed", r#"{"_meta":{"x":1.0}}"#).await;
+        }
+        "update_resource" => {
+            let params = r#"{"uri":"odd://r/1","title":null,"x":1.0}"#;
+            session.tell(&Route::Standalone, "notifications/resources/updated", params).await;
+        }
+        _ => {
+            let params = r#"{"level":"warning","data":{"k":[1.0,null]},"x":0.70,"logger":"odd"}"#;
+            session.tell(here, "notifications/message", params).await;
+        }
+    }
+}
+
+async fn misbehave(
+    session: &Arc<Session>,
+    name: &str,
+    id: &str,
+    arguments: &str,
+) -> Option<String> {
+    let here = Route::Request(id.to_owned());
+    let answer = result_of(id, r#"{"content":[{"type":"text","text":"after all"}]}"#);
+    match name {
+        "exit" | "exit_silently" => {
+            if name == "exit" {
+                eprintln!("odd: leaving");
+            }
+            std::process::exit(3)
+        }
+        "hang" => std::future::pending().await,
+        "garbage" => {
+            session.outlet.send(&here, r#"{"jsonrpc":"2.0","id":1,"result":{"trunca"#).await;
+            Some(answer)
+        }
+        "non_utf8" => {
+            session.outlet.send_bytes(&here, b"\xff\xfe{\"jsonrpc\":\"2.0\"}\xc3").await;
+            Some(answer)
+        }
+        "answer_twice" => {
+            session.outlet.send(&here, &answer).await;
+            Some(answer)
+        }
+        "unknown_id" => {
+            let stray = result_of(r#""nobody asked""#, "{}");
+            session.outlet.send(&here, &stray).await;
+            Some(answer)
+        }
+        "drip" => {
+            let pause = integer_at(arguments, &["ms"]).and_then(|ms| u64::try_from(ms).ok());
+            let pause = Duration::from_millis(pause.unwrap_or(1));
+            session.outlet.drip(&here, &answer, pause).await;
+            None
+        }
+        "cut_stream" => {
+            session.tell(&here, "notifications/odd/before", "{}").await;
+            if let Outlet::Streams(streams) = &session.outlet {
+                streams.cut(id);
+            }
+            session.tell(&here, "notifications/odd/after", "{}").await;
+            Some(answer)
+        }
+        _ => Some(error(id, -32602, "odd: no such tool", &quoted(name))),
+    }
+}

@@ -1,0 +1,166 @@
+//! The program under test as a process: `riglm serve` and the commands that read its store.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use url::Url;
+
+use crate::answers::Answers;
+use crate::binary;
+use crate::client::RawClient;
+use crate::fixture::{Transport, Upstream};
+use crate::process::{self, Process};
+
+/// How long the proxy may take until it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// How the proxy is started, beyond what every test needs.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Further arguments of `riglm serve`, before the upstream.
+    pub arguments: Vec<String>,
+    /// Environment variables.
+    pub environment: Vec<(String, String)>,
+    /// The text of a configuration file.
+    pub configuration: Option<String>,
+}
+
+impl Options {
+    /// Returns options with this configuration file, in TOML.
+    pub fn configured(toml: &str) -> Self {
+        Self {
+            configuration: Some(toml.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+/// A proxy that listens on HTTP; it is killed when dropped.
+#[derive(Debug)]
+pub struct Riglm {
+    /// The process.
+    pub process: Process,
+    /// The address of its Streamable HTTP endpoint.
+    pub url: Url,
+}
+
+impl Riglm {
+    /// Starts the proxy in front of `upstream` with the store in `data_dir`.
+    pub async fn serve(upstream: &Upstream, data_dir: &Path, options: &Options) -> Self {
+        let command = serve_command(upstream, data_dir, options, &["--listen", "127.0.0.1:0"]);
+        let process = Process::spawn(command);
+        let url = process
+            .line(START, "the address", |line| {
+                let at = line.find("listening on http://")?;
+                let rest = &line[at + "listening on ".len()..];
+                let url: Url = rest.split_whitespace().next()?.parse().ok()?;
+                url.path().starts_with("/mcp").then_some(url)
+            })
+            .await;
+        Self { process, url }
+    }
+
+    /// Returns the address of another path on the same port.
+    pub fn at(&self, path: &str) -> Url {
+        self.url
+            .join(path)
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// Returns a new client over Streamable HTTP.
+    pub fn client(&self, answers: Answers) -> RawClient {
+        RawClient::streamable(&self.url, answers)
+    }
+
+    /// Ends the proxy by SIGTERM and returns its exit code.
+    pub async fn stop(&mut self) -> Option<i32> {
+        self.process.signal(rustix::process::Signal::TERM);
+        self.process.ended(Duration::from_secs(15)).await.code()
+    }
+}
+
+/// One client in front of one upstream, with or without the proxy between them.
+#[derive(Debug)]
+pub struct Line {
+    /// The client.
+    pub client: RawClient,
+    /// The proxy, when it is one that listens.
+    pub riglm: Option<Riglm>,
+    /// The store of the proxy.
+    pub data_dir: TempDir,
+}
+
+impl Line {
+    /// Connects a client over `downstream` through the proxy to `upstream`.
+    pub async fn through(
+        downstream: Transport,
+        upstream: &Upstream,
+        options: &Options,
+        answers: Answers,
+    ) -> Self {
+        let data_dir = TempDir::new().expect("a temporary folder can be made");
+        if downstream == Transport::Stdio {
+            let command = serve_command(upstream, data_dir.path(), options, &["--stdio"]);
+            return Self {
+                client: RawClient::stdio(command, answers),
+                riglm: None,
+                data_dir,
+            };
+        }
+        let riglm = Riglm::serve(upstream, data_dir.path(), options).await;
+        let client = match downstream {
+            Transport::Legacy => RawClient::legacy(&riglm.at("/sse"), answers).await,
+            _ => riglm.client(answers),
+        };
+        Self {
+            client,
+            riglm: Some(riglm),
+            data_dir,
+        }
+    }
+}
+
+/// Returns the output of a command that reads the store, for example `["calls", "--json"]`.
+pub async fn read_store(data_dir: &Path, arguments: &[&str]) -> String {
+    let mut command = process::command(binary::riglm(), arguments);
+    command.arg("--data-dir").arg(data_dir);
+    let output = tokio::time::timeout(Duration::from_secs(20), command.output())
+        .await
+        .unwrap_or_else(|_| panic!("riglm {arguments:?} did not end"))
+        .unwrap_or_else(|error| panic!("riglm {arguments:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "riglm {arguments:?} ended with {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Returns the rows that a command prints as a JSON array.
+pub async fn rows(data_dir: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let text = read_store(data_dir, arguments).await;
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// Returns the command `riglm serve` with the arguments of a test.
+pub fn serve_command(
+    upstream: &Upstream,
+    data_dir: &Path,
+    options: &Options,
+    mode: &[&str],
+) -> tokio::process::Command {
+    let mut command = process::command(binary::riglm(), &["serve"]);
+    command.args(mode).args(["--strategy", "none", "--control", "off"]);
+    command.arg("--data-dir").arg(data_dir);
+    if let Some(text) = &options.configuration {
+        let file = data_dir.join("test.toml");
+        std::fs::write(&file, text).expect("the configuration can be written");
+        command.arg("--config").arg(file);
+    }
+    command.args(&options.arguments);
+    command.args(upstream.as_arguments());
+    command.envs(options.environment.iter().map(|(name, value)| (name, value)));
+    command
+}
