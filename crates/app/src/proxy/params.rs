@@ -28,6 +28,7 @@ impl<'a> RequestParams<'a> {
     /// Reads the JSON text of `params`; of anything but an object nothing is read.
     pub(crate) fn read(params: Option<&'a str>) -> Self {
         params
+            .filter(|text| text.starts_with('{'))
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default()
     }

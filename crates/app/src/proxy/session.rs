@@ -129,7 +129,10 @@ impl ClientSession {
     /// Returns whether nothing was heard of the client for longer than the limit, and nothing is
     /// in flight. A client over standard input is there as long as the input is open.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let last_seen = *self.last_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_seen = *self
+            .last_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.transport != Transport::Stdio
             && now.saturating_duration_since(last_seen) >= self.shared.limits.idle_timeout
             && self.state().pending.len() == 0

@@ -125,7 +125,7 @@ impl Rows {
         for call in self.calls.values_mut() {
             let session = self.sessions.get(&call.invocation.session);
             if session.is_some_and(|(session, _)| session.run == run) {
-                call.end.get_or_insert_with(|| InvocationEnd {
+                call.end.get_or_insert(InvocationEnd {
                     id: call.invocation.id,
                     outcome: Outcome::Unknown,
                     duration_us: 0,

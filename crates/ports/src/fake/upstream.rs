@@ -1,0 +1,161 @@
+//! An upstream that does what a test tells it to.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::{Message, RequestId};
+
+use crate::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+
+/// Remembers what is sent to it, and reports what the test lets it say.
+#[derive(Debug)]
+pub struct ScriptedUpstream {
+    name: UpstreamName,
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    sent: Vec<(usize, String)>,
+    connections: Vec<Arc<dyn UpstreamEvents>>,
+    n_closed: usize,
+    refusals: VecDeque<UpstreamError>,
+    connect_refusals: VecDeque<UpstreamError>,
+    replies: Vec<(String, String)>,
+}
+
+impl ScriptedUpstream {
+    /// Returns an upstream that takes everything and says nothing.
+    #[must_use]
+    pub fn new(name: UpstreamName) -> Self {
+        Self {
+            name,
+            script: Arc::default(),
+        }
+    }
+
+    /// Makes the next attempt to connect fail.
+    pub fn refuse_connection(&self, error: UpstreamError) {
+        self.script().connect_refusals.push_back(error);
+    }
+
+    /// Makes the next attempt to send fail.
+    pub fn refuse_message(&self, error: UpstreamError) {
+        self.script().refusals.push_back(error);
+    }
+
+    /// Answers every request with this method at once, with this result or error member (JSON
+    /// text such as `"result":{}`).
+    pub fn reply_to(&self, method: &str, member: &str) {
+        self.script().replies.push((method.into(), member.into()));
+    }
+
+    /// Returns what was sent: the number of the connection, from 0, and the text.
+    pub fn sent(&self) -> Vec<(usize, String)> {
+        self.script().sent.clone()
+    }
+
+    /// Returns how many connections were opened and how many of them were closed.
+    pub fn connections(&self) -> (usize, usize) {
+        let script = self.script();
+        (script.connections.len(), script.n_closed)
+    }
+
+    /// Says something on the newest connection. Text that is no message is not said.
+    pub async fn say(&self, text: &str, related: Option<RequestId>) {
+        let events = self.script().connections.last().cloned();
+        if let (Some(events), Ok(message)) = (events, Message::from_text(text.into())) {
+            events.received(message, related).await;
+        }
+    }
+
+    /// Reports that a request will not be answered, on the newest connection.
+    pub async fn leave_unanswered(&self, request: RequestId, error: UpstreamError) {
+        let events = self.script().connections.last().cloned();
+        if let Some(events) = events {
+            events.unanswered(request, error).await;
+        }
+    }
+
+    /// Loses the newest connection.
+    pub async fn lose(&self, error: UpstreamError) {
+        let events = self.script().connections.last().cloned();
+        if let Some(events) = events {
+            events.lost(error).await;
+        }
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl UpstreamConnector for ScriptedUpstream {
+    fn name(&self) -> &UpstreamName {
+        &self.name
+    }
+
+    async fn connect(
+        &self,
+        events: Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+        let mut script = self.script();
+        if let Some(error) = script.connect_refusals.pop_front() {
+            return Err(error);
+        }
+        script.connections.push(Arc::clone(&events));
+        let number = script.connections.len() - 1;
+        Ok(Arc::new(ScriptedLink {
+            number,
+            events,
+            script: Arc::clone(&self.script),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ScriptedLink {
+    number: usize,
+    events: Arc<dyn UpstreamEvents>,
+    script: Arc<Mutex<Script>>,
+}
+
+#[async_trait]
+impl UpstreamLink for ScriptedLink {
+    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+        let reply = {
+            let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = script.refusals.pop_front() {
+                return Err(error);
+            }
+            let text = String::from_utf8_lossy(message.raw()).into_owned();
+            script.sent.push((self.number, text));
+            message
+                .single()
+                .and_then(|envelope| envelope.as_request())
+                .and_then(|(method, id)| {
+                    let (_, member) = script.replies.iter().find(|(known, _)| known == method)?;
+                    Some((
+                        format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#),
+                        id.clone(),
+                    ))
+                })
+        };
+        if let Some((text, id)) = reply
+            && let Ok(message) = Message::from_text(text)
+        {
+            self.events.received(message, Some(id)).await;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.script
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .n_closed += 1;
+    }
+}
