@@ -1,7 +1,7 @@
 //! The control port: HTTP for operators, beside the port that speaks MCP.
 //!
-//! At this stage it answers `GET /health` and nothing else. The crate holds routes, bodies and
-//! status codes; it neither listens nor decides, and depends on the domain and the application
+//! At this stage it answers `GET /health` and nothing else. The crate holds the socket, routes,
+//! bodies and status codes; it decides nothing, and depends on the domain and the application
 //! alone. It is the only crate besides the MCP server that knows axum.
 
 mod admission;

@@ -26,7 +26,18 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The most records of one group.
 const MAX_GROUP: usize = 1_000;
-const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+const SETTLED_WITHIN: Duration = Duration::from_mins(1);
+
+/// Does nothing: what the load itself costs.
+#[derive(Debug)]
+struct Nothing;
+
+#[async_trait]
+impl Journal for Nothing {
+    async fn append(&self, _: &Record) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
 
 /// Commits records before it acknowledges them; those that wait share a transaction.
 #[derive(Debug)]
@@ -91,18 +102,6 @@ const LOADS: [Load; 3] = [
 ];
 
 fn main() {
-    let records: Vec<_> = (0..20_000).flat_map(|n| call(0, n)).collect();
-    let t = Instant::now();
-    let lines: Vec<Vec<u8>> = records.iter().map(|r| serde_json::to_vec(r).unwrap()).collect();
-    println!("ser per call {:?} bytes {}", t.elapsed() / 20_000, lines[0].len()+lines[1].len());
-    let t = Instant::now();
-    let back: Vec<Record> = lines.iter().map(|l| serde_json::from_slice(l).unwrap()).collect();
-    println!("de per call {:?}", t.elapsed() / 20_000);
-    let t = Instant::now();
-    let mut n = 0;
-    for l in &lines { if let Some(rest) = l.strip_prefix(b"{\"record\":\"call_opened\"") { let i: Invocation = serde_json::from_slice(l).unwrap(); n += i.sequence + rest.len() as u64; } else { let i: riglm_domain::invocation::InvocationEnd = serde_json::from_slice(l).unwrap(); n += i.duration_us; } }
-    println!("de direct per call {:?} {n}", t.elapsed() / 20_000);
-    drop(back);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -114,8 +113,11 @@ fn main() {
             "| durability | load | way | p50 | p99 | CPU per call | calls/s |\n\
              |---|---|---|---|---|---|---|"
         );
-        for durability in [Durability::Process] {
-            for load in [LOADS[0], LOADS[1]] {
+        for load in LOADS {
+            nothing(load).await;
+        }
+        for durability in [Durability::Process, Durability::Power] {
+            for load in LOADS {
                 spool(durability, load).await;
                 group_commit(durability, load).await;
             }
@@ -132,8 +134,15 @@ async fn apply_only() {
     for batch in records.chunks(MAX_GROUP) {
         store.apply(batch).await.unwrap();
     }
-    let cpu = (cpu_time() - before) / n_calls;
+    let cpu = (cpu_since(before)) / n_calls;
     println!("database alone, 500 calls in a transaction: {cpu:?} CPU per call\n");
+}
+
+async fn nothing(load: Load) {
+    let before = cpu_time();
+    let (latencies, elapsed) = drive(Arc::new(Nothing), load).await;
+    let cpu = cpu_since(before);
+    report("none", load, "nothing", latencies, cpu, elapsed);
 }
 
 async fn spool(durability: Durability, load: Load) {
@@ -155,11 +164,11 @@ async fn spool(durability: Durability, load: Load) {
     let (latencies, elapsed) = drive(journal.clone(), load).await;
     assert!(journal.settled(SETTLED_WITHIN).await);
     report(
-        durability,
+        durability_name(durability),
         load,
         "spool",
         latencies,
-        cpu_time() - before,
+        cpu_since(before),
         elapsed,
     );
     check(&store, load).await;
@@ -172,11 +181,11 @@ async fn group_commit(durability: Durability, load: Load) {
     let before = cpu_time();
     let (latencies, elapsed) = drive(journal, load).await;
     report(
-        durability,
+        durability_name(durability),
         load,
         "group commit",
         latencies,
-        cpu_time() - before,
+        cpu_since(before),
         elapsed,
     );
     check(&store, load).await;
@@ -247,7 +256,7 @@ fn session(caller: u32) -> SessionId {
 }
 
 fn report(
-    durability: Durability,
+    durability: &str,
     load: Load,
     way: &str,
     mut latencies: Vec<Duration>,
@@ -258,7 +267,7 @@ fn report(
     let percentile = |percent: usize| latencies[(latencies.len() - 1) * percent / 100];
     let n_calls = load.n_callers * load.n_calls_each;
     println!(
-        "| {durability:?} | {} | {way} | {:.1?} | {:.1?} | {:.1?} | {:.0} |",
+        "| {durability} | {} | {way} | {:.1?} | {:.1?} | {:.1?} | {:.0} |",
         load.name,
         percentile(50),
         percentile(99),
@@ -267,9 +276,20 @@ fn report(
     );
 }
 
+fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Process => "process",
+        Durability::Power => "power",
+    }
+}
+
 async fn check(store: &SqliteStore, load: Load) {
     let count = store.count(&InvocationFilter::default()).await.unwrap();
     assert_eq!(count, u64::from(load.n_callers * load.n_calls_each));
+}
+
+fn cpu_since(before: Duration) -> Duration {
+    cpu_time().saturating_sub(before)
 }
 
 /// Returns the processor time that all threads of this process have used.

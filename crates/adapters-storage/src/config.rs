@@ -82,3 +82,40 @@ pub enum Durability {
     /// The loss of power too, at the price of a disk flush before each reply.
     Power,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_section_means_the_defaults() {
+        assert_eq!(
+            serde_json::from_str::<StorageConfig>("{}").unwrap(),
+            StorageConfig::default()
+        );
+        assert_eq!(
+            serde_json::from_str::<RecordingConfig>("{}").unwrap(),
+            RecordingConfig::default()
+        );
+    }
+
+    #[test]
+    fn values_are_written_in_lower_case_and_misspelt_keys_are_named() {
+        let recording: RecordingConfig =
+            serde_json::from_str(r#"{"mode":"required","durability":"power"}"#).unwrap();
+        assert_eq!(recording.mode, RecordingMode::Required);
+        assert_eq!(recording.durability, Durability::Power);
+        let error = serde_json::from_str::<RecordingConfig>(r#"{"durabilty":"power"}"#);
+        assert!(error.unwrap_err().to_string().contains("durabilty"));
+    }
+
+    #[test]
+    fn a_spool_that_holds_hardly_anything_is_refused() {
+        let recording = |spool_max_bytes| RecordingConfig {
+            spool_max_bytes,
+            ..RecordingConfig::default()
+        };
+        assert!(recording(65_535).validate().is_err());
+        assert_eq!(recording(65_536).validate(), Ok(()));
+    }
+}

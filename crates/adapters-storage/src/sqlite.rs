@@ -17,6 +17,7 @@ use std::time::Duration;
 use riglm_ports::analytics::StoreError;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use tokio::time::{Instant, sleep};
 
 use crate::config::Durability;
 use crate::error::opening;
@@ -24,6 +25,12 @@ use crate::private_file;
 
 /// How long a statement waits for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often opening is tried again while another process is in the way.
+const BUSY_POLL: Duration = Duration::from_millis(10);
+/// The result code of SQLite for a file that another connection has locked.
+const SQLITE_BUSY: u32 = 5;
+/// The size in bytes to which the write-ahead log shrinks after a checkpoint.
+const WAL_BYTES: u32 = 16 * 1024 * 1024;
 /// How long a reader waits for one of the reading connections.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many readers work at the same time.
@@ -55,18 +62,10 @@ impl SqliteStore {
                 Durability::Process => SqliteSynchronous::Normal,
                 Durability::Power => SqliteSynchronous::Full,
             })
+            .pragma("journal_size_limit", WAL_BYTES.to_string())
             .foreign_keys(false)
             .busy_timeout(BUSY_TIMEOUT);
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .min_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .acquire_timeout(BUSY_TIMEOUT * 2)
-            .test_before_acquire(false)
-            .connect_with(options.clone())
-            .await
-            .map_err(opening(path))?;
+        let writer = connect_writer(&options).await.map_err(opening(path))?;
         if let Err(error) = migrate::to_latest(&writer, path).await {
             writer.close().await;
             return Err(error);
@@ -84,4 +83,35 @@ impl SqliteStore {
         self.readers.close().await;
         self.writer.close().await;
     }
+}
+
+/// Opens the writing connection, with patience: the switch of a new file to WAL mode, which every
+/// process that starts tries, does not wait for others by itself.
+async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let connected = SqlitePoolOptions::new()
+            .max_connections(1)
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .acquire_timeout(BUSY_TIMEOUT * 2)
+            .test_before_acquire(false)
+            .connect_with(options.clone())
+            .await;
+        match connected {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => sleep(BUSY_POLL).await,
+            connected => return connected,
+        }
+    }
+}
+
+/// Returns whether another connection is in the way.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    // The low byte of an extended result code is the primary one.
+    code.and_then(|code| code.parse::<u32>().ok())
+        .is_some_and(|code| code & 0xff == SQLITE_BUSY)
 }

@@ -1,4 +1,8 @@
 //! The store in SQLite keeps the contract of the usage store.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a store that cannot be opened fails the test"
+)]
 
 use std::ops::Deref;
 

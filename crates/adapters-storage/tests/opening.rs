@@ -1,4 +1,8 @@
 //! Opening the usage store: what is created, refused and brought up to date.
+#![expect(
+    clippy::unwrap_used,
+    reason = "what the tests share fails the test that uses it"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +12,7 @@ use std::time::Duration;
 use riglm_adapters_storage::{
     RecordingConfig, SpoolJournal, SpoolOptions, Storage, StorageConfig, open, open_reader,
 };
-use riglm_domain::id::RunId;
+use riglm_domain::id::{InvocationId, RunId};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
 use riglm_ports::analytics::{InvocationFilter, Journal as _, StoreError};
@@ -91,6 +95,44 @@ async fn a_reader_sees_what_a_live_run_has_not_carried_to_the_database() {
     assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
     assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok), None]);
     drop(living);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_beside_a_busy_run_sees_every_answered_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = start(dir.path(), run(1)).await.unwrap();
+    let session = session(run(1), 1);
+    let mut n_answered = 0;
+    for _ in 0..20 {
+        // Enough for a new segment each time that all is applied.
+        for _ in 0..20 {
+            n_answered += 1;
+            let mut call = call(session.id, 2);
+            call.id = InvocationId::new(moment(n_answered), [1; 10]);
+            call.arguments = Some("x".repeat(8_000));
+            let closed = Record::CallClosed(end(&call, Outcome::Ok));
+            storage
+                .journal
+                .append(&Record::CallOpened(call))
+                .await
+                .unwrap();
+            storage.journal.append(&closed).await.unwrap();
+        }
+        let clock = ManualClock::default();
+        let readers = open_reader(&StorageConfig::default(), dir.path(), &clock)
+            .await
+            .unwrap();
+        let all = InvocationFilter::default();
+        let calls = readers
+            .invocations
+            .invocations(&all, u32::MAX)
+            .await
+            .unwrap();
+        readers.close().await;
+        let n_ended = calls.iter().filter(|call| call.end.is_some()).count();
+        assert_eq!(i64::try_from(n_ended).unwrap(), n_answered);
+    }
+    storage.close().await;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Recording of sessions and calls.
 
+mod entropy;
 mod recorder;
 
 pub(crate) use recorder::micros;

@@ -535,3 +535,21 @@ async fn messages_of_an_upstream_without_streams_go_where_they_belong() {
         );
     }
 }
+
+#[tokio::test]
+async fn at_shutdown_requests_in_flight_end_and_new_ones_are_refused() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    let shutdown = scene.proxy.shutdown();
+    tokio::pin!(shutdown);
+    assert!(futures_util::poll!(shutdown.as_mut()).is_pending());
+    scene.send(&call(2)).await;
+    assert!(scene.last().contains("shutting down"), "{}", scene.last());
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    shutdown.await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
+    assert!(scene.client.is_closed());
+}

@@ -13,7 +13,8 @@ mod text;
 mod units;
 
 use anyhow::Context;
-use rmcp::{ServerHandler, ServiceExt};
+use rmcp::transport::IntoTransport;
+use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
 pub use client::{Step, drive};
 pub use script::{Expected, ScriptedCall, script};
@@ -56,16 +57,28 @@ impl DemoServer {
 ///
 /// Returns why the client could not be served.
 pub async fn serve_stdio(server: DemoServer) -> anyhow::Result<()> {
+    serve(server, rmcp::transport::stdio()).await
+}
+
+async fn serve<T, E, A>(server: DemoServer, transport: T) -> anyhow::Result<()>
+where
+    T: IntoTransport<RoleServer, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
     match server {
-        DemoServer::Notes => until_end(notes::Notes::default()).await,
-        DemoServer::Text => until_end(text::Text).await,
-        DemoServer::Calc => until_end(calc::Calc).await,
+        DemoServer::Notes => until_end(notes::Notes::default(), transport).await,
+        DemoServer::Text => until_end(text::Text, transport).await,
+        DemoServer::Calc => until_end(calc::Calc, transport).await,
     }
 }
 
-async fn until_end(server: impl ServerHandler) -> anyhow::Result<()> {
+async fn until_end<T, E, A>(server: impl ServerHandler, transport: T) -> anyhow::Result<()>
+where
+    T: IntoTransport<RoleServer, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
     let running = server
-        .serve(rmcp::transport::stdio())
+        .serve(transport)
         .await
         .context("failed to greet the client")?;
     running

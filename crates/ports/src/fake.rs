@@ -1,8 +1,12 @@
 //! Implementations of the ports in memory, with the behaviour that the ports ask for, so that
 //! tests of what stands on them need no database, network or process.
 
+mod client;
 mod clock;
 mod store;
+mod upstream;
 
+pub use client::RecordingClient;
 pub use clock::ManualClock;
 pub use store::MemoryStore;
+pub use upstream::ScriptedUpstream;

@@ -1,6 +1,7 @@
 //! Towards the servers: connecting, sending, and what comes back.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -81,21 +82,52 @@ pub trait UpstreamConnector: Send + Sync + fmt::Debug {
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError>;
 }
 
+/// Work that somebody has to drive to its end.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A request that was accepted for sending and whose answer somebody has to fetch.
+///
+/// Who holds it must drive `run` to its end, on a task of its own or not; dropped before that, the
+/// request stays unanswered and nothing is reported for it.
+pub struct Exchange {
+    /// Sends the request and reports what comes back.
+    pub run: Work,
+    /// Ends when the request is on its way, so that what is sent then cannot overtake it, or when
+    /// it is known that it never will be. Makes progress only while `run` is driven.
+    pub on_its_way: Work,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exchange(..)")
+    }
+}
+
+/// What became of a message that was sent.
+#[derive(Debug)]
+#[must_use]
+pub enum Sent {
+    /// The server has it, or the one stream that everything goes through.
+    Delivered,
+    /// It is a request on a transport where each request has an exchange of its own.
+    UnderWay(Exchange),
+}
+
 /// The sending half of one connection.
 #[async_trait]
 pub trait UpstreamLink: Send + Sync + fmt::Debug {
     /// Sends a message as the bytes it is made of.
     ///
-    /// For a request this returns when the message is on its way; the answer, or
-    /// [`UpstreamEvents::unanswered`], follows as an event. For notifications and responses it
-    /// returns when the server has taken the message over, so that what is sent next is
-    /// processed later. Messages of one caller reach the server in the order of the calls. A
+    /// The answer to a request, or [`UpstreamEvents::unanswered`], follows as an event. For
+    /// notifications and responses this returns when the server has taken the message over, so
+    /// that what is sent next is processed later. Messages of one caller reach the server in the
+    /// order of the calls, if the caller waits for [`Exchange::on_its_way`] of each exchange. A
     /// dropped future never leaves half a message behind.
     ///
     /// # Errors
     ///
     /// Returns why the message cannot be delivered; no event follows for it then.
-    async fn send(&self, message: Message) -> Result<(), UpstreamError>;
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError>;
 
     /// Ends the connection: the session on the server, the process with all its children. Ends
     /// it only once, and reports nothing afterwards.

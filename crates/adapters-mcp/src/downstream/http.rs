@@ -3,6 +3,7 @@
 
 mod config;
 mod connection;
+mod detachable;
 mod event_log;
 mod legacy_sse;
 mod reader;

@@ -60,14 +60,17 @@ pub async fn serve(
             Err(error) => break Err(StdioError::Input(error)),
         };
         match message {
-            Ok(message) => {
-                if let Err(error) = session.receive(message).await {
-                    tracing::warn!(
-                        "a message of the client was not passed on: {}",
-                        error.message
-                    );
+            Ok(message) => match session.receive(message).await {
+                Ok(Some(exchange)) => {
+                    tokio::spawn(exchange.run);
+                    exchange.on_its_way.await;
                 }
-            }
+                Ok(None) => {}
+                Err(error) => {
+                    let reason = error.message;
+                    tracing::warn!("a message of the client was not passed on: {reason}");
+                }
+            },
             Err((error, id)) => client.refuse(&error, id.as_ref()).await,
         }
         if session.is_closed() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
-use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
 use super::http::{Endpoint, HttpConnector};
@@ -241,7 +241,7 @@ impl DetectLink {
 
 #[async_trait]
 impl UpstreamLink for DetectLink {
-    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         if self.claim(&message) {
             return self.http.send(message).await;
         }

@@ -10,6 +10,7 @@ mod address;
 pub(super) mod endpoint;
 pub(super) mod event_stream;
 mod exchange;
+mod open_exchanges;
 mod post_body;
 pub(super) mod reply;
 mod session;
@@ -20,7 +21,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
-use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_ports::upstream::{
+    self, Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
+};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -73,21 +76,22 @@ struct HttpLink {
 }
 
 impl HttpLink {
-    /// Starts the exchange and waits until the request has been handed to the socket, so that
-    /// the next message cannot overtake it.
-    async fn exchange(
-        &self,
-        message: Message,
-        requests: Vec<RequestId>,
-    ) -> Result<(), UpstreamError> {
+    /// Returns the exchange of a message with requests in it, which its caller has to drive.
+    fn exchange(&self, message: Message, requests: Vec<RequestId>) -> Result<Sent, UpstreamError> {
         let events = self.session.events()?;
         let (on_its_way, is_on_its_way) = oneshot::channel();
         let exchange = Exchange::new(self.session.clone(), events, requests);
-        self.tasks.spawn(exchange.run(message, on_its_way));
-        // The other end is dropped when the request cannot be sent, which is reported as an event.
+        let run = self.tasks.track_future(exchange.run(message, on_its_way));
         let deadline = self.session.endpoint.limits.accept_timeout;
-        let _ = tokio::time::timeout(deadline, is_on_its_way).await;
-        Ok(())
+        let on_its_way = async move {
+            // The other end is dropped when the request cannot be sent, which is reported as an
+            // event.
+            let _ = tokio::time::timeout(deadline, is_on_its_way).await;
+        };
+        Ok(Sent::UnderWay(upstream::Exchange {
+            run: Box::pin(run),
+            on_its_way: Box::pin(on_its_way),
+        }))
     }
 
     /// Has the server accept a notification or a response. The POST is a task of its own, so
@@ -101,11 +105,13 @@ impl HttpLink {
             .spawn(async move { session.deliver(body, report).await });
         outcome.await.unwrap_or_else(|_| Err(session::closed()))?;
         match message.single().and_then(|envelope| envelope.method()) {
-            Some("notifications/initialized") if self.session.claim_standalone() => {
-                let stream = standalone::run(self.session.clone(), events);
-                self.tasks.spawn(stream);
+            Some("notifications/initialized") => {
+                if let Some(ended) = self.session.claim_standalone() {
+                    let stream = standalone::run(self.session.clone(), events, ended);
+                    self.tasks.spawn(stream);
+                }
             }
-            Some("notifications/cancelled") => self.session.note_cancelled(&message),
+            Some("notifications/cancelled") => self.session.exchanges.note_cancelled(&message),
             _ => {}
         }
         Ok(())
@@ -114,7 +120,7 @@ impl HttpLink {
 
 #[async_trait]
 impl UpstreamLink for HttpLink {
-    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         let requests: Vec<RequestId> = message
             .envelopes()
             .iter()
@@ -122,9 +128,10 @@ impl UpstreamLink for HttpLink {
             .map(|(_, id)| id.clone())
             .collect();
         if requests.is_empty() {
-            self.deliver(message).await
+            self.deliver(message).await?;
+            Ok(Sent::Delivered)
         } else {
-            self.exchange(message, requests).await
+            self.exchange(message, requests)
         }
     }
 

@@ -11,7 +11,7 @@ use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
-use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -39,7 +39,7 @@ impl SseConnector {
         let unreachable = |reason| UpstreamError::Unreachable { reason };
         let mut headers = self.endpoint.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let response = self.endpoint.request(Method::GET, headers).await?;
+        let response = self.endpoint.request(Method::GET, &headers).await?;
         if !response.status().is_success() || Content::of(&response) != Content::Events {
             tracing::debug!(
                 upstream = %self.endpoint.name,
@@ -128,7 +128,7 @@ struct SseLink {
 impl UpstreamLink for SseLink {
     /// Posts the message. For a request this waits only until the request has been handed to
     /// the socket: a server may work on it before it accepts it.
-    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         if self.mailbox.closing.is_cancelled() {
             return Err(closed());
         }
@@ -145,7 +145,8 @@ impl UpstreamLink for SseLink {
                 // Whoever waited for the outcome may be gone.
                 let _ = report.send(mailbox.post(&message, None).await);
             });
-            return outcome.await.unwrap_or_else(|_| Err(closed()));
+            outcome.await.unwrap_or_else(|_| Err(closed()))?;
+            return Ok(Sent::Delivered);
         }
         let (on_its_way, is_on_its_way) = oneshot::channel();
         self.tasks.spawn(async move {
@@ -155,7 +156,7 @@ impl UpstreamLink for SseLink {
         });
         let deadline = self.mailbox.endpoint.limits.accept_timeout;
         let _ = tokio::time::timeout(deadline, is_on_its_way).await;
-        Ok(())
+        Ok(Sent::Delivered)
     }
 
     async fn close(&self) {
@@ -231,9 +232,8 @@ impl Mailbox {
         message: &Message,
         taken: Option<oneshot::Sender<()>>,
     ) -> Result<(), UpstreamError> {
-        let headers = self.headers.clone();
         let body = message.on_one_line();
-        let posting = self.endpoint.post(&self.url, headers, body, taken);
+        let posting = self.endpoint.post(&self.url, &self.headers, body, taken);
         let limit = self.endpoint.limits.accept_timeout;
         let response = tokio::select! {
             biased;

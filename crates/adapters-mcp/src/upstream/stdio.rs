@@ -19,7 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::Message;
-use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -149,9 +149,9 @@ struct StdioLink {
 impl UpstreamLink for StdioLink {
     /// Returns when the message stands in the queue of the only writer. The pipe keeps the
     /// order, so nothing more is needed for what is sent next to be processed later.
-    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         let sent = self.queue.send_timeout(message, self.accept_timeout).await;
-        sent.map_err(|error| match error {
+        sent.map(|()| Sent::Delivered).map_err(|error| match error {
             mpsc::error::SendTimeoutError::Timeout(_) => UpstreamError::Unreachable {
                 reason: "the process does not read its input",
             },

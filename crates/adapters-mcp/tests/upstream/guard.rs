@@ -53,7 +53,7 @@ async fn role_proxy() {
     connector.guard = Some(Arc::new(Guard::new(helper)));
     let connection = Connection::open(&connector).await.unwrap();
     println!("group={}.", reported_pid(&connection).await);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Streamable HTTP: messages, headers, statuses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, header};
@@ -16,7 +17,13 @@ use crate::support::{
 /// A server with a session that answers every request with an empty result.
 fn plain(asked: &Asked) -> Response {
     if asked.method == Method::POST {
-        handshake(asked).unwrap_or_else(|| json(result(asked.id())))
+        handshake(asked).unwrap_or_else(|| {
+            if asked.body.contains("\"id\":") {
+                json(result(asked.id()))
+            } else {
+                status(202)
+            }
+        })
     } else {
         status(405)
     }
@@ -110,8 +117,6 @@ async fn messages_arrive_in_the_order_they_were_sent_in() {
         .filter(|asked| asked.body.contains("after") || asked.body.contains("tools/call"))
         .map(|asked| asked.body.contains("after"))
         .collect();
-    let n = order.chunks(2).filter(|c| **c != [false, true]).count();
-    println!("WRONG {n}");
     assert_eq!(order, [false, true].repeat(50));
 }
 
@@ -146,7 +151,7 @@ async fn an_answer_over_the_limit_fails_its_request_and_nothing_else() {
     })
     .await;
     let upstream = url_connector(&server.url("/mcp"), |config| {
-        config.max_message_bytes = 2_000
+        config.max_message_bytes = 2_000;
     });
     let connection = initialized(upstream.as_ref()).await;
     connection.send(&call(1)).await.unwrap();
@@ -210,6 +215,42 @@ async fn a_session_that_the_server_forgot_is_reported_for_every_kind_of_message(
             .await,
         Err(UpstreamError::SessionExpired)
     );
+}
+
+#[tokio::test]
+async fn a_connection_can_be_initialized_anew_after_its_session_expired() {
+    let n_sessions = AtomicUsize::new(0);
+    let server = Server::start(move |asked| {
+        if asked.is_post_of("initialize") {
+            assert_eq!(asked.header("mcp-session-id"), "");
+            assert_eq!(asked.header("mcp-protocol-version"), "");
+            let mut response = handshake(asked).unwrap();
+            let id = format!("s{}", n_sessions.fetch_add(1, Ordering::Relaxed));
+            response
+                .headers_mut()
+                .insert("mcp-session-id", id.parse().unwrap());
+            return response;
+        }
+        match asked.header("mcp-session-id") {
+            "s0" if asked.body == call(1) => status(404),
+            _ => plain(asked),
+        }
+    })
+    .await;
+    let connection = open(&server).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(1), UpstreamError::SessionExpired)
+    );
+    connection.send(INITIALIZE).await.unwrap();
+    connection.event().await;
+    connection.send(INITIALIZED).await.unwrap();
+    let of_new_session =
+        |asked: &Asked| asked.method == Method::GET && asked.header("mcp-session-id") == "s1";
+    server.asked_for(of_new_session).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(connection.event().await.text(), result(1));
 }
 
 #[tokio::test]

@@ -179,6 +179,26 @@ async fn an_endless_event_fails_its_request_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_cancelled_request_does_not_keep_its_stream() {
+    let server = streaming(
+        || events("data: {\"method\":\"a\"}\n\n", Then::StayOpen),
+        never,
+    )
+    .await;
+    let connection = open(&server, |_| {}).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(connection.event().await.text(), r#"{"method":"a"}"#);
+    connection
+        .send(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#)
+        .await
+        .unwrap();
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(1), UpstreamError::NoAnswer)
+    );
+}
+
+#[tokio::test]
 async fn many_events_may_together_exceed_the_limit_of_one() {
     let server = streaming(
         || {

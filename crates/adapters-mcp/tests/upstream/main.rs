@@ -1,5 +1,11 @@
 //! The upstream transports over real processes and real sockets.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests fail by panicking, in their supporting functions too"
+)]
+
 mod detect;
 mod guard;
 mod http;

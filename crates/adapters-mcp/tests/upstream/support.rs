@@ -14,7 +14,7 @@ use futures_util::stream;
 use riglm_adapters_mcp::upstream::{UpstreamConfig, connector};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
-use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
@@ -101,7 +101,14 @@ impl Connection {
     }
 
     pub(crate) async fn send(&self, text: &str) -> Result<(), UpstreamError> {
-        tokio::time::timeout(DEADLINE, self.link.send(message(text)))
+        let sending = async {
+            if let Sent::UnderWay(exchange) = self.link.send(message(text)).await? {
+                tokio::spawn(exchange.run);
+                exchange.on_its_way.await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(DEADLINE, sending)
             .await
             .expect("sending hangs")
     }

@@ -90,7 +90,9 @@ impl Shared {
     }
 
     fn waiting(&self) -> u64 {
-        self.appended.load(Ordering::Relaxed) - *self.applied.borrow()
+        // A record may be applied before its writer has counted it.
+        let appended = self.appended.load(Ordering::Relaxed);
+        appended.saturating_sub(*self.applied.borrow())
     }
 
     /// Starts a new segment when the newest one is over `min_bytes` and everything is applied.

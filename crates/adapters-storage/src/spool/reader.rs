@@ -91,33 +91,48 @@ impl SpoolReader {
             if batch.is_full() {
                 return Ok(batch);
             }
-            // The order matters: a segment gets no more lines once its successor exists, so what
-            // this read does not find after the successor was seen will never come.
-            let has_successor = segment::path(&self.run_dir, self.segment + 1).exists();
-            match self.read_chunk() {
-                Ok(0) => {}
-                Ok(_) => continue,
+            match self.read_on(end, &mut batch) {
+                Ok(true) => {}
+                Ok(false) => return Ok(batch),
                 // The lines that were taken are served before the error is reported.
                 Err(_) if batch.bytes > 0 => return Ok(batch),
                 Err(error) => return Err(error),
             }
-            let successor = if has_successor {
-                Some(self.segment + 1)
-            } else if self.file.is_none() {
-                self.oldest_after()?
-            } else {
-                None
-            };
-            if successor.is_some() || end == End::Final {
-                let line = std::mem::take(&mut self.pending);
-                batch.take(&line, line.len());
-            }
-            let Some(successor) = successor else {
-                return Ok(batch);
-            };
-            self.segment = successor;
-            self.file = None;
         }
+    }
+
+    /// Reads a piece of the segment or goes on to the next one; returns whether there is more.
+    fn read_on(&mut self, end: End, batch: &mut Batch) -> io::Result<bool> {
+        // The order matters: a segment gets no more lines once it has a successor, so what this
+        // read does not find after the successor was seen will never come.
+        let successor = self.successor()?;
+        if self.read_chunk()? > 0 {
+            return Ok(true);
+        }
+        if successor.is_some() || end == End::Final {
+            let line = std::mem::take(&mut self.pending);
+            batch.take(&line, line.len());
+        }
+        let Some(successor) = successor else {
+            return Ok(false);
+        };
+        self.segment = successor;
+        self.file = None;
+        Ok(true)
+    }
+
+    /// Returns the segment after the present one. Segments that its writer has applied and
+    /// deleted are passed over.
+    fn successor(&self) -> io::Result<Option<u64>> {
+        let next = self.segment + 1;
+        if segment::path(&self.run_dir, next).exists() {
+            return Ok(Some(next));
+        }
+        if segment::path(&self.run_dir, self.segment).exists() {
+            return Ok(None);
+        }
+        let numbers = segment::numbers(&self.run_dir)?;
+        Ok(numbers.into_iter().find(|number| *number > self.segment))
     }
 
     fn take_lines(&mut self, batch: &mut Batch) {
@@ -146,11 +161,93 @@ impl SpoolReader {
         };
         file.take(CHUNK_BYTES).read_to_end(&mut self.pending)
     }
+}
 
-    /// Returns the oldest segment after the present one, which is not there: its records are
-    /// rows already, and its writer deleted it.
-    fn oldest_after(&self) -> io::Result<Option<u64>> {
-        let numbers = segment::numbers(&self.run_dir)?;
-        Ok(numbers.into_iter().find(|number| *number > self.segment))
+#[cfg(test)]
+mod tests {
+    use riglm_ports::contract::scene::{call, run, session};
+
+    use super::*;
+
+    fn record(n: u8) -> Record {
+        Record::CallOpened(call(session(run(1), 1).id, n))
+    }
+
+    fn line(n: u8) -> String {
+        serde_json::to_string(&record(n)).unwrap() + "\n"
+    }
+
+    fn write(dir: &tempfile::TempDir, number: u64, text: &str) {
+        std::fs::write(segment::path(dir.path(), number), text).unwrap();
+    }
+
+    #[test]
+    fn a_line_is_read_once_it_is_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut reader = SpoolReader::new(dir.path());
+        assert_eq!(reader.next_batch(End::Growing).unwrap().bytes, 0);
+        let (one, two) = (line(1), line(2));
+        let (start, rest) = two.split_at(9);
+        write(&dir, 1, &(one.clone() + start));
+        let batch = reader.next_batch(End::Growing).unwrap();
+        assert_eq!(
+            (batch.records, batch.bytes),
+            (vec![record(1)], one.len() as u64)
+        );
+        write(&dir, 1, &(one + start + rest));
+        let batch = reader.next_batch(End::Growing).unwrap();
+        assert_eq!(
+            (batch.records, batch.bytes),
+            (vec![record(2)], two.len() as u64)
+        );
+        assert_eq!(batch.n_torn, 0);
+    }
+
+    #[test]
+    fn segments_deleted_under_the_reader_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut reader = SpoolReader::new(dir.path());
+        write(&dir, 3, &line(3));
+        assert_eq!(
+            reader.next_batch(End::Growing).unwrap().records,
+            [record(3)]
+        );
+        // The writer went on to the fifth segment and has applied the third and the fourth.
+        segment::delete(dir.path(), 3).unwrap();
+        write(&dir, 5, &line(5));
+        assert_eq!(
+            reader.next_batch(End::Growing).unwrap().records,
+            [record(5)]
+        );
+        assert_eq!(reader.segment(), 5);
+    }
+
+    #[test]
+    fn a_batch_has_a_limit_and_the_next_one_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir, 1, &line(1).repeat(MAX_BATCH_RECORDS + 1));
+        write(&dir, 2, &line(2));
+        let mut reader = SpoolReader::new(dir.path());
+        let batch = reader.next_batch(End::Final).unwrap();
+        assert!(batch.is_full());
+        assert_eq!(
+            (batch.records.len(), reader.segment()),
+            (MAX_BATCH_RECORDS, 1)
+        );
+        let batch = reader.next_batch(End::Final).unwrap();
+        assert_eq!(batch.records, [record(1), record(2)]);
+        assert_eq!(reader.next_batch(End::Final).unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn a_torn_line_at_the_end_of_a_segment_is_skipped_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir, 1, &(line(1) + "{\"record\""));
+        write(&dir, 2, &(line(2) + "{\"rec"));
+        let batch = SpoolReader::new(dir.path()).next_batch(End::Final).unwrap();
+        assert_eq!(
+            (batch.records, batch.n_torn),
+            (vec![record(1), record(2)], 2)
+        );
     }
 }

@@ -60,7 +60,10 @@ pub(super) fn survey(spool_dir: &Path) -> io::Result<Survey> {
             Ok(None) => survey.live.push(dir),
             // Its process has just ended cleanly and removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                let dir = dir.display();
+                warn!(%error, "could not look into {dir}, its records stay there");
+            }
         }
     }
     Ok(survey)

@@ -134,3 +134,57 @@ fn create_segment(run_dir: &Path, number: u64) -> io::Result<File> {
         .create_new(true)
         .open(segment::path(run_dir, number))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> (SegmentWriter, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = SegmentWriter::create(dir.path(), Durability::Process).unwrap();
+        (writer, dir)
+    }
+
+    fn text(dir: &tempfile::TempDir, number: u64) -> String {
+        std::fs::read_to_string(segment::path(dir.path(), number)).unwrap()
+    }
+
+    #[test]
+    fn a_torn_line_does_not_take_the_next_one_with_it() {
+        let (mut writer, dir) = writer();
+        let mut written = 0;
+        writer.append(b"one\n", &mut written).unwrap();
+        // What a disk leaves that fills up in the middle of a line.
+        writer.write(b"tw", &mut written).unwrap();
+        writer.is_torn = true;
+        writer.append(b"three\n", &mut written).unwrap();
+        writer.append(b"four\n", &mut written).unwrap();
+        assert_eq!(text(&dir, 1), "one\ntw\nthree\nfour\n");
+        assert_eq!(written, text(&dir, 1).len() as u64);
+    }
+
+    #[test]
+    fn a_refused_write_is_reported_and_writes_nothing() {
+        let (mut writer, dir) = writer();
+        let mut written = 0;
+        let writable = Arc::clone(&writer.file);
+        writer.file = Arc::new(File::open(segment::path(dir.path(), 1)).unwrap());
+        assert!(writer.append(b"one\n", &mut written).is_err());
+        assert_eq!(written, 0);
+        writer.file = writable;
+        writer.append(b"two\n", &mut written).unwrap();
+        assert_eq!(text(&dir, 1), "two\n");
+    }
+
+    #[test]
+    fn a_large_segment_is_followed_by_the_next() {
+        let (mut writer, dir) = writer();
+        let mut written = 0;
+        writer.len = MAX_SEGMENT_BYTES + 1;
+        writer.append(b"one\n", &mut written).unwrap();
+        assert_eq!(
+            (text(&dir, 1).as_str(), text(&dir, 2).as_str()),
+            ("", "one\n")
+        );
+    }
+}

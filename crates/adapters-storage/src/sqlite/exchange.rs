@@ -17,7 +17,7 @@ const INSERT: &str = "
     SELECT
         unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3, value ->> 4,
         value ->> 5, value ->> 6, value ->> 7, value ->> 8
-    FROM json_each(?1)
+    FROM jsonb_each(?1)
     WHERE true
     ON CONFLICT (id) DO NOTHING";
 

@@ -19,7 +19,7 @@ const OPEN: &str = "
         unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3, value ->> 4,
         unhex(value ->> 5), value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10,
         value ->> 11, value ->> 12, value ->> 13, value ->> 14
-    FROM json_each(?1)
+    FROM jsonb_each(?1)
     WHERE true
     ON CONFLICT (id) DO UPDATE SET
         outcome = excluded.outcome,
@@ -35,7 +35,7 @@ const CLOSE: &str = "
         duration_us = ended.value ->> 2,
         response_bytes = ended.value ->> 3,
         result = ended.value ->> 4
-    FROM json_each(?1) AS ended
+    FROM jsonb_each(?1) AS ended
     WHERE invocations.id = unhex(ended.value ->> 0, '-')
         AND (outcome IS NULL OR (outcome = 'unknown' AND ended.value ->> 1 <> 'unknown'))";
 
@@ -71,7 +71,8 @@ macro_rules! filtered {
             (None, None) => $statement!(""),
             (Some(_), None) => $statement!("WHERE session = ?1"),
             (None, Some(_)) => $statement!("WHERE tool = ?2"),
-            (Some(_), Some(_)) => $statement!("WHERE session = ?1 AND tool = ?2"),
+            // The plus keeps the planner from the index of the tool, which is the longer one to walk.
+            (Some(_), Some(_)) => $statement!("WHERE session = ?1 AND +tool = ?2"),
         }
     };
 }

@@ -14,14 +14,14 @@ use crate::error::failing;
 const INSERT_LISTS: &str = "
     INSERT INTO tool_lists (id, upstream, tools)
     SELECT value ->> 0, value ->> 1, value -> 2
-    FROM json_each(?1)
+    FROM jsonb_each(?1)
     WHERE true
     ON CONFLICT (id) DO NOTHING";
 
 const SEE_DEFINITIONS: &str = "
     INSERT INTO tool_definitions (upstream, name, content_hash, first_seen, last_seen)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 3
-    FROM json_each(?1)
+    FROM jsonb_each(?1)
     WHERE true
     ON CONFLICT (upstream, name, content_hash) DO UPDATE SET
         first_seen = min(first_seen, excluded.first_seen),
@@ -30,7 +30,7 @@ const SEE_DEFINITIONS: &str = "
 const LIST_TO_SESSIONS: &str = "
     INSERT INTO session_tool_lists (session, list, listed_at)
     SELECT unhex(value ->> 0, '-'), value ->> 1, value ->> 2
-    FROM json_each(?1)
+    FROM jsonb_each(?1)
     WHERE true
     ON CONFLICT (session, list) DO UPDATE SET
         listed_at = min(listed_at, excluded.listed_at)";

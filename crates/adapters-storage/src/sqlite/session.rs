@@ -21,14 +21,14 @@ const OPEN: &str = "
     SELECT
         unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, unhex(value ->> 3),
         value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8
-    FROM json_each(?1)
+    FROM jsonb_each(?1)
     WHERE true
     ON CONFLICT (id) DO NOTHING";
 
 const CLOSE: &str = "
     UPDATE sessions
     SET ended_at = ended.value ->> 1
-    FROM json_each(?1) AS ended
+    FROM jsonb_each(?1) AS ended
     WHERE sessions.id = unhex(ended.value ->> 0, '-') AND ended_at IS NULL";
 
 const LOSE: &str = "UPDATE sessions SET ended_at = ?2 WHERE run = ?1 AND ended_at IS NULL";

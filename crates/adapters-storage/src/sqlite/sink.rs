@@ -2,8 +2,9 @@
 //!
 //! A batch is folded in memory first, so that a call whose beginning and end stand in it costs
 //! one insert. Each kind of row then takes one statement with constant text, whose only parameter
-//! is a JSON array that `json_each` turns into rows: the number of statements, and of round trips
-//! to the connection's thread, does not grow with the number of rows.
+//! is a JSON array that `jsonb_each` turns into rows: the number of statements, and of round trips
+//! to the connection's thread, does not grow with the number of rows. (`json_each` gives the inner
+//! arrays as text, which every column then parses again: it takes twice the processor time.)
 
 mod fold;
 

@@ -10,10 +10,12 @@ use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::protocol::Revision;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::completion::Response;
 use super::params::{IdMember, RequestParams, hello, id_member};
 use super::pending::{Pending, Purpose};
+use super::registry::stopping;
 use super::session::ClientSession;
 use crate::tracking::CallDetails;
 
@@ -24,7 +26,8 @@ impl ClientSession {
     /// Takes a message of the client: opens the rows that it needs and forwards its bytes.
     ///
     /// Requests are always answered through the [`ClientLink`], with an error if need be. Returns
-    /// when the message was handed to the upstream.
+    /// when the message was handed to the upstream, or the exchange that does so: the caller must
+    /// drive it to its end.
     ///
     /// Not cancellation safe: run it on a task of its own where the caller may go away.
     ///
@@ -33,17 +36,21 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     ///
     /// [`ClientLink`]: riglm_ports::downstream::ClientLink
-    pub async fn receive(self: &Arc<Self>, message: Message) -> Result<(), RpcError> {
+    pub async fn receive(
+        self: &Arc<Self>,
+        message: Message,
+    ) -> Result<Option<UpstreamExchange>, RpcError> {
         self.touch();
         if let Err(error) = self.admissible(&message) {
-            return self.refuse(&message, error).await;
+            return self.refuse(&message, error).await.map(|()| None);
         }
         let mut cancelled = None;
         for envelope in message.envelopes() {
             match envelope.kind() {
                 Kind::Request => {
                     if let Err(error) = self.open(&message, envelope).await {
-                        return self.refuse_opened(&message, envelope, error).await;
+                        self.refuse_opened(&message, envelope, &error).await;
+                        return Ok(None);
                     }
                 }
                 Kind::Notification => cancelled = self.note(&message, envelope).await,
@@ -136,6 +143,9 @@ impl ClientSession {
 
     /// Takes a place in the table of requests in flight.
     fn reserve(&self, id: &RequestId, pending: Pending) -> Result<(), RpcError> {
+        if self.shared.is_stopping.load(Ordering::Acquire) {
+            return Err(stopping());
+        }
         let limits = &self.shared.limits;
         let mut state = self.state();
         if state.pending.contains(id) {
@@ -248,12 +258,7 @@ impl ClientSession {
 
     /// Refuses a message of which `failing` could not be opened: what was opened before it in the
     /// same batch is closed again.
-    async fn refuse_opened(
-        &self,
-        message: &Message,
-        failing: &Envelope,
-        error: RpcError,
-    ) -> Result<(), RpcError> {
+    async fn refuse_opened(&self, message: &Message, failing: &Envelope, error: &RpcError) {
         for envelope in message.envelopes() {
             let is_failing = std::ptr::eq(envelope, failing);
             let Some((_, id)) = envelope.as_request() else {
@@ -272,12 +277,11 @@ impl ClientSession {
                 }
             };
             match own {
-                Some(pending) => self.fail(id, pending, Outcome::Error, &error).await,
-                None if is_failing || message.is_batch() => self.deliver_error(id, &error).await,
+                Some(pending) => self.fail(id, pending, Outcome::Error, error).await,
+                None if is_failing || message.is_batch() => self.deliver_error(id, error).await,
                 None => {}
             }
         }
-        Ok(())
     }
 }
 

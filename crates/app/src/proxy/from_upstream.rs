@@ -244,7 +244,9 @@ impl ClientSession {
             let session = Arc::clone(self);
             tokio::spawn(async move {
                 // A request that cannot be sent is answered with an error by `forward` itself.
-                let _ = session.forward(message).await;
+                if let Ok(Some(exchange)) = session.forward(message).await {
+                    exchange.run.await;
+                }
             });
             return;
         }

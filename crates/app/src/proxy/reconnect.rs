@@ -6,7 +6,7 @@ use std::time::Duration;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
-use riglm_ports::upstream::UpstreamError;
+use riglm_ports::upstream::{Exchange, Sent, UpstreamError};
 use tokio::sync::oneshot;
 
 use super::completion::upstream_failure;
@@ -23,31 +23,38 @@ impl ClientSession {
     ///
     /// A message that the connection did not take is sent once more over a new connection; a
     /// message that it took is never repeated.
-    pub(super) async fn forward(self: &Arc<Self>, message: Message) -> Result<(), RpcError> {
+    pub(super) async fn forward(
+        self: &Arc<Self>,
+        message: Message,
+    ) -> Result<Option<Exchange>, RpcError> {
         let has_requests = message
             .envelopes()
             .iter()
             .any(|part| part.kind() == Kind::Request);
         if !has_requests && self.connection.current().is_none() && self.is_initialized() {
             // It concerns a connection that is gone; the handshake is played back by itself.
-            return Ok(());
+            return Ok(None);
         }
         let mut is_first = true;
         loop {
             let live = match self.live(&message).await {
                 Ok(live) => live,
-                Err(error) => return self.undeliverable(&message, &error).await,
+                Err(error) => {
+                    return self.undeliverable(&message, &error).await.map(|()| None);
+                }
             };
             if !self.assign(&message, live.generation) && has_requests {
-                return Ok(()); // They were answered meanwhile, with an error or by a deadline.
+                return Ok(None); // They were answered meanwhile, with an error or by a deadline.
             }
             let error = match live.link.send(message.clone()).await {
-                Ok(()) if self.connection.is_dead(live.generation) => {
-                    // The loss may have been reported before the requests were assigned.
-                    self.fail_lost(live.generation, &lost()).await;
-                    return Ok(());
+                Ok(Sent::UnderWay(exchange)) => return Ok(Some(exchange)),
+                Ok(Sent::Delivered) => {
+                    if self.connection.is_dead(live.generation) {
+                        // The loss may have been reported before the requests were assigned.
+                        self.fail_lost(live.generation, &lost()).await;
+                    }
+                    return Ok(None);
                 }
-                Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             let is_retriable = matches!(
@@ -55,11 +62,11 @@ impl ClientSession {
                 UpstreamError::SessionExpired | UpstreamError::Lost { .. }
             );
             if !is_first || !is_retriable {
-                return self.undeliverable(&message, &error).await;
+                return self.undeliverable(&message, &error).await.map(|()| None);
             }
             self.replace(live.generation);
             if !has_requests {
-                return Ok(());
+                return Ok(None);
             }
             is_first = false;
         }
@@ -98,10 +105,16 @@ impl ClientSession {
             part.as_request()
                 .is_some_and(|(method, _)| method == "initialize")
         });
-        if !is_handshake && let Err(error) = self.play_back(&live, &handshake).await {
-            self.connection.failed();
-            live.link.close().await;
-            return Err(error);
+        if !is_handshake {
+            let set_up = tokio::select! {
+                set_up = self.play_back(&live, &handshake) => set_up,
+                () = self.closing.cancelled() => Err(lost()),
+            };
+            if let Err(error) = set_up {
+                self.connection.failed();
+                live.link.close().await;
+                return Err(error);
+            }
         }
         self.connection.publish(Arc::clone(&live));
         if self.connection.is_dead(live.generation) {
@@ -127,7 +140,8 @@ impl ClientSession {
             });
         }
         if let Some(initialized) = &handshake.initialized {
-            live.link.send(initialized.clone()).await?;
+            // Not a request, so there is no exchange to drive.
+            let (Sent::Delivered | Sent::UnderWay(_)) = live.link.send(initialized.clone()).await?;
         }
         if let Some(log_level) = &handshake.log_level {
             self.ask(live, log_level, "log-level").await?;
@@ -152,16 +166,16 @@ impl ClientSession {
             self.shared.recorder.now(),
         );
         self.state().pending.insert(id.clone(), pending);
-        let sent = live.link.send(message).await;
-        let limit = self.shared.limits.handshake_timeout;
-        let result = match sent {
-            Ok(()) => match tokio::time::timeout(limit, answer).await {
-                Ok(Ok(message)) => Ok(message),
-                Ok(Err(_)) => Err(lost()),
-                Err(_) => Err(UpstreamError::NoAnswer),
-            },
-            Err(error) => Err(error),
+        let asked = async {
+            if let Sent::UnderWay(exchange) = live.link.send(message).await? {
+                tokio::spawn(exchange.run);
+            }
+            answer.await.map_err(|_| lost())
         };
+        let limit = self.shared.limits.handshake_timeout;
+        let result = tokio::time::timeout(limit, asked)
+            .await
+            .unwrap_or(Err(UpstreamError::NoAnswer));
         self.state().pending.remove(&id);
         result
     }

@@ -1,7 +1,7 @@
 //! All sessions of the proxy: admission, deadlines, idleness, shutdown.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) lists: ListMemory,
     /// Requests in flight in all sessions.
     pub(crate) n_in_flight: AtomicUsize,
+    /// The proxy is going to end: requests in flight may end, new ones are refused.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 /// The proxy in front of one upstream.
@@ -65,6 +67,7 @@ impl Proxy {
             limits: parts.limits,
             lists: ListMemory::default(),
             n_in_flight: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
         };
         Self {
             shared: Arc::new(shared),
@@ -100,6 +103,9 @@ impl Proxy {
         principal: &Principal,
         client: Arc<dyn ClientLink>,
     ) -> Result<Arc<ClientSession>, RpcError> {
+        if self.shared.is_stopping.load(Ordering::Acquire) {
+            return Err(stopping());
+        }
         let limits = &self.shared.limits;
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // Ended sessions leave at the next sweep; they must not keep others out until then.
@@ -165,8 +171,10 @@ impl Proxy {
         }
     }
 
-    /// Lets requests in flight end, for as long as the drain limit allows, then ends all sessions.
+    /// Takes no new sessions and requests, lets those in flight end, for as long as the drain limit
+    /// allows, and ends all sessions.
     pub async fn shutdown(&self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
         let sessions: Vec<Arc<ClientSession>> = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.drain().map(|(_, session)| session).collect()
@@ -178,4 +186,9 @@ impl Proxy {
         }))
         .await;
     }
+}
+
+/// Returns the error for what comes after the proxy began to stop.
+pub(super) fn stopping() -> RpcError {
+    RpcError::new(RpcErrorCode::LimitReached, "the proxy is shutting down")
 }

@@ -37,6 +37,8 @@ pub struct ClientSession {
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
     is_closed: AtomicBool,
+    /// Cancelled when the session begins to end.
+    pub(super) closing: CancellationToken,
     ended: CancellationToken,
     has_fewer_pending: Notify,
     last_seen: Mutex<Instant>,
@@ -88,6 +90,7 @@ impl ClientSession {
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
             ended: CancellationToken::new(),
             has_fewer_pending: Notify::new(),
             last_seen: Mutex::new(Instant::now()),
@@ -185,6 +188,7 @@ impl ClientSession {
             self.ended.cancelled().await;
             return;
         }
+        self.closing.cancel();
         let abandoned = self.state().pending.remove_up_to(u64::MAX);
         for (_, pending) in abandoned {
             self.abandon(pending, Outcome::Cancelled).await;

@@ -7,9 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
 use riglm_domain::exchange::Exchange;
-use riglm_domain::id::{
-    Entropy, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName,
-};
+use riglm_domain::id::{ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName};
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
@@ -19,6 +17,8 @@ use riglm_domain::session::{ClientInfo, Session};
 use riglm_domain::tool::ToolListing;
 use riglm_ports::analytics::Journal;
 use riglm_ports::clock::Clock;
+
+use super::entropy::EntropySource;
 
 /// The longest arguments or result that is stored when storing them is switched on, in bytes.
 const MAX_STORED_BYTES: usize = 64 << 10;
@@ -85,6 +85,7 @@ pub struct Recorder {
     clock: Arc<dyn Clock>,
     run: RunId,
     options: RecorderOptions,
+    entropy: EntropySource,
     n_lost: AtomicU64,
     is_failing: AtomicBool,
 }
@@ -105,6 +106,7 @@ impl Recorder {
             clock,
             run,
             options,
+            entropy: EntropySource::new(),
             n_lost: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
         }
@@ -127,7 +129,7 @@ impl Recorder {
         let info = details.client_info;
         let identity = format!("{}\0{}\0{}", details.principal, info.name, info.version);
         let session = Session {
-            id: SessionId::new(details.started_at, entropy()),
+            id: SessionId::new(details.started_at, self.entropy.next()),
             run: self.run,
             principal: details.principal.clone(),
             client: self.hasher.hash_text(&identity),
@@ -174,7 +176,7 @@ impl Recorder {
         details: CallDetails<'_>,
     ) -> Result<InvocationId, RecordingRefused> {
         let invocation = Invocation {
-            id: InvocationId::new(details.started_at, entropy()),
+            id: InvocationId::new(details.started_at, self.entropy.next()),
             session: details.session,
             principal: details.principal.clone(),
             upstream: details.upstream.clone(),
@@ -226,7 +228,7 @@ impl Recorder {
     /// Returns a new identifier for an exchange that started at that moment.
     #[must_use]
     pub fn exchange_id(&self, started_at: Timestamp) -> ExchangeId {
-        ExchangeId::new(started_at, entropy())
+        ExchangeId::new(started_at, self.entropy.next())
     }
 
     /// Hashes arguments. What has no canonical form (nested too deeply) is hashed as written.
@@ -269,15 +271,4 @@ impl Recorder {
 /// Returns a duration in whole microseconds.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn entropy() -> Entropy {
-    let mut bytes = Entropy::default();
-    if let Err(error) = getrandom::fill(&mut bytes) {
-        // Uniqueness is all that is needed, and the clock is the other half of an identifier.
-        static FALLBACK: AtomicU64 = AtomicU64::new(0);
-        tracing::warn!("the operating system gives no random numbers: {error}");
-        bytes[2..].copy_from_slice(&FALLBACK.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-    }
-    bytes
 }

@@ -171,7 +171,7 @@ mod tests {
     fn text_becomes_what_is_expected() {
         assert_eq!(read("number", "60").unwrap().number, 60);
         assert!(read("flag", "true").unwrap().flag);
-        assert_eq!(read("share", "0.5").unwrap().share, 0.5);
+        assert!((read("share", "0.5").unwrap().share - 0.5).abs() < f64::EPSILON);
         assert_eq!(read("maybe", "7").unwrap().maybe, Some(7));
         assert_eq!(read("text", 12_i64).unwrap().text, "12");
         assert_eq!(read("kind", "fancy").unwrap().kind, Kind::Fancy);

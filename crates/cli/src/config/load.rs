@@ -27,7 +27,7 @@ pub fn load(overrides: &Overrides, surroundings: &Surroundings) -> Result<Config
     };
     let tree = merged(from_file, overrides, surroundings)?;
     let sections = read(&tree)?;
-    checked(sections, &tree, overrides.downstream, surroundings)
+    checked(sections, &tree, overrides, surroundings)
 }
 
 /// Returns the values of all layers; `file` is the lowest of them.
@@ -101,6 +101,9 @@ fn plain_reason(said: &str, may_be_secret: bool) -> String {
         "a sequence" => ("a list", true),
         "a map" => ("a section", true),
         other if other.starts_with("struct ") => ("a section", true),
+        "u16" => ("a whole number from 0 to 65535", false),
+        "u32" => ("a whole number from 0 to 4294967295", false),
+        "u64" | "usize" => ("a whole number from 0", false),
         other => (other, false),
     };
     // A text in the place of a whole section or list may be anything, credentials among it.
@@ -126,7 +129,7 @@ fn value_error(tree: &Map<String, Value>, key: String, reason: String) -> Config
 fn checked(
     sections: Sections,
     tree: &Map<String, Value>,
-    downstream: Downstream,
+    overrides: &Overrides,
     surroundings: &Surroundings,
 ) -> Result<Config, ConfigError> {
     if let Err(errors) = sections.validate()
@@ -138,16 +141,18 @@ fn checked(
         value_error(tree, format!("auth.keys.{name}"), error.to_string())
     })?;
     let address = sections.listen.address;
-    if downstream == Downstream::Http && !address.ip().is_loopback() && keys.is_empty() {
+    if overrides.downstream == Downstream::Http && !address.ip().is_loopback() && keys.is_empty() {
         let reason = format!(
             "{address} can be reached from other machines: name the keys of clients in auth.keys, or listen on a loopback address"
         );
         return Err(value_error(tree, "listen.address".into(), reason));
     }
+    // Unlike its text in the tree, the path of the command line need not be Unicode.
+    let data_dir = overrides.data_dir.clone().or(sections.data_dir);
     Ok(Config {
-        data_dir: data_directory(sections.data_dir, surroundings)?,
+        data_dir: data_directory(data_dir, surroundings)?,
         upstream: only_upstream(sections.upstream, sections.upstreams)?,
-        downstream,
+        downstream: overrides.downstream,
         listen: sections.listen,
         control: sections.control,
         keys,

@@ -2,13 +2,12 @@
 
 use config::{Map, Source, Value, ValueKind};
 
+use riglm_domain::redaction::{REDACTED, redacted};
+
 use super::file::ConfigFile;
 use super::load::merged;
 use super::tree::{is_secret, join};
 use super::{ConfigError, Overrides, Surroundings};
-
-/// What stands where a secret is.
-const REDACTED: &str = "[redacted]";
 
 /// The example file, which gives every key its default.
 const EXAMPLE: &str = include_str!("../../../../config/riglm.example.toml");
@@ -59,8 +58,12 @@ fn collect(shown: &mut Vec<Shown>, path: &str, table: &Map<String, Value>) {
             continue;
         }
         let parts: Vec<&str> = key.split('.').collect();
+        let value_shown = match &value.kind {
+            ValueKind::Array(items) if parts.last() == Some(&"command") => arguments(items),
+            _ => displayed(value, is_secret(&parts)),
+        };
         shown.push(Shown {
-            value: displayed(value, is_secret(&parts)),
+            value: value_shown,
             origin: value.origin().unwrap_or("default").into(),
             key,
         });
@@ -77,10 +80,40 @@ fn displayed(value: &Value, may_be_secret: bool) -> serde_json::Value {
             .iter()
             .map(|item| displayed(item, may_be_secret))
             .collect(),
-        ValueKind::String(text) if may_be_secret && !is_reference(text) => REDACTED.into(),
+        ValueKind::String(text) if is_reference(text) => text.as_str().into(),
+        ValueKind::String(text) if may_be_secret || looks_secret("", text) => REDACTED.into(),
         ValueKind::String(text) => without_password(text).into(),
         other => other.to_string().into(),
     }
+}
+
+/// Returns a program and its arguments without the values of options that speak of a secret:
+/// `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`.
+fn arguments(items: &[Value]) -> serde_json::Value {
+    let mut option = String::new();
+    let mut shown = Vec::with_capacity(items.len());
+    for item in items {
+        let text = item.kind.to_string();
+        shown.push(match text.split_once('=') {
+            Some((name, value)) if !is_reference(value) && looks_secret(name, value) => {
+                format!("{name}={REDACTED}")
+            }
+            None if !is_reference(&text) && looks_secret(&option, &text) => REDACTED.into(),
+            _ => text.clone(),
+        });
+        let takes_a_value = text.starts_with('-') && !text.contains('=');
+        option = if takes_a_value { text } else { String::new() };
+    }
+    shown.into()
+}
+
+/// Returns whether a value is a secret by the rules for stored arguments, given the name that it
+/// stands under.
+fn looks_secret(name: &str, value: &str) -> bool {
+    let member = serde_json::Map::from_iter([(name.to_owned(), value.into())]);
+    let text = serde_json::Value::Object(member).to_string();
+    // A URL is shown without its password instead of not at all.
+    url::Url::parse(value).is_err() && redacted(&text, usize::MAX) != text
 }
 
 /// Returns whether a text is a reference to a variable and nothing else.
@@ -149,6 +182,24 @@ mod tests {
         assert_eq!(line(&lines, "limits.in_flight"), ("4096", "default"));
         assert!(lines.iter().all(|(key, ..)| !key.starts_with("upstream")));
         assert!(lines.is_sorted());
+    }
+
+    #[test]
+    fn arguments_are_shown_without_the_values_of_secret_options() {
+        let lines = shown(
+            r#"
+            upstream.command = ["env", "API_KEY=hunter2", "npx", "-y", "server", "--token", "hunter2",
+                "--api-key=hunter2", "--root", "/srv", "--token", "${TOKEN}", "sk-hunter2hunter2"]
+            "#,
+            &[],
+        );
+        assert_eq!(
+            line(&lines, "upstream.command").0,
+            concat!(
+                r#"["env","API_KEY=[redacted]","npx","-y","server","--token","[redacted]","#,
+                r#""--api-key=[redacted]","--root","/srv","--token","${TOKEN}","[redacted]"]"#
+            )
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::Context;
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation};
 use rmcp::service::{RoleClient, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 
 use super::script::{Expected, ScriptedCall};
 
@@ -31,15 +31,20 @@ pub struct Step {
 /// Returns what kept the conversation from coming to its end, within 30 s. An answer other than
 /// the expected one is no error but a step that says so.
 pub async fn drive(url: &str, calls: &[ScriptedCall]) -> anyhow::Result<Vec<Step>> {
-    tokio::time::timeout(DEADLINE, converse(url, calls))
+    let transport = StreamableHttpClientTransport::from_uri(url);
+    tokio::time::timeout(DEADLINE, converse(transport, calls))
         .await
         .with_context(|| format!("the conversation took longer than {} s", DEADLINE.as_secs()))?
 }
 
-async fn converse(url: &str, calls: &[ScriptedCall]) -> anyhow::Result<Vec<Step>> {
+async fn converse<T, E, A>(transport: T, calls: &[ScriptedCall]) -> anyhow::Result<Vec<Step>>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
     let myself = Implementation::new("riglm-demo", env!("CARGO_PKG_VERSION"));
     let client = ClientConfig::new(ClientCapabilities::default(), myself)
-        .serve(StreamableHttpClientTransport::from_uri(url))
+        .serve(transport)
         .await
         .context("failed to connect")?;
     let mut steps = vec![list(&client, calls).await?];
@@ -91,4 +96,46 @@ async fn make(client: &Client, call: &ScriptedCall) -> anyhow::Result<Step> {
         },
         is_expected,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::{DemoServer, script, serve};
+
+    #[tokio::test]
+    async fn every_server_answers_its_script_as_expected() {
+        for server in DemoServer::ALL {
+            let (near, far) = tokio::io::duplex(65_536);
+            let serving = tokio::spawn(serve(server, far));
+            let calls = script(server);
+            let steps = converse(near, &calls).await.unwrap();
+            assert_eq!(steps.len(), calls.len() + 1);
+            for step in &steps {
+                assert!(step.is_expected, "{step:?}");
+            }
+            serving.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_not_expected_is_told() {
+        let (near, far) = tokio::io::duplex(65_536);
+        let serving = tokio::spawn(serve(DemoServer::Calc, far));
+        let calls = [ScriptedCall {
+            tool: "evaluate",
+            arguments: serde_json::json!({"expression": "1 + 1"}),
+            expected: Expected::Failure("2"),
+        }];
+        let steps = converse(near, &calls).await.unwrap();
+        assert_eq!(
+            steps[1],
+            Step {
+                action: r#"tools/call evaluate {"expression":"1 + 1"}"#.into(),
+                answer: "2".into(),
+                is_expected: false,
+            }
+        );
+        serving.await.unwrap().unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
 
-use crate::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use crate::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 
 /// Remembers what is sent to it, and reports what the test lets it say.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ struct ScriptedLink {
 
 #[async_trait]
 impl UpstreamLink for ScriptedLink {
-    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         let reply = {
             let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(error) = script.refusals.pop_front() {
@@ -149,7 +149,7 @@ impl UpstreamLink for ScriptedLink {
         {
             self.events.received(message, Some(id)).await;
         }
-        Ok(())
+        Ok(Sent::Delivered)
     }
 
     async fn close(&self) {

@@ -117,7 +117,13 @@ pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) 
         Err(refusal) => return *refusal,
     };
     // On a task of its own, so that the message arrives whole although the connection may break.
-    let forwarded = tokio::spawn(async move { session.receive(message).await });
+    let forwarded = tokio::spawn(async move {
+        if let Some(exchange) = session.receive(message).await? {
+            tokio::spawn(exchange.run);
+            exchange.on_its_way.await;
+        }
+        Ok::<(), RpcError>(())
+    });
     match forwarded.await {
         Ok(Ok(())) => reply::empty(StatusCode::ACCEPTED),
         Ok(Err(error)) => reply::error(reply::status_of(error.code), &error, None),

@@ -14,6 +14,7 @@ use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::connection::HttpLink;
+use super::detachable::Detachable;
 use super::event_log::{Cursor, StreamError};
 use super::reader::{Opening, event_stream};
 use super::server::Port;
@@ -102,8 +103,8 @@ async fn post(
     } else {
         JSON_WITHIN
     };
-    spawn_forward(Arc::clone(&session), message);
-    Ok(answer(session, &link, cursor, patience).await)
+    let exchange = Detachable::new(exchange(Arc::clone(&session), message));
+    Ok(answer(session, &link, cursor, exchange, patience).await)
 }
 
 /// Starts a session with its first message.
@@ -133,10 +134,10 @@ async fn initialize(
         .log
         .open(&ids)
         .map_err(|error| Box::new(refuse_stream(error, ids.first())))?;
-    spawn_forward(Arc::clone(&session), message);
+    let exchange = Detachable::new(exchange(Arc::clone(&session), message));
     // No hurry to stream: whether there is a session at all is known with the answer.
     let patience = port.proxy.limits().call_timeout_max;
-    let mut response = answer(Arc::clone(&session), &link, cursor, patience).await;
+    let mut response = answer(Arc::clone(&session), &link, cursor, exchange, patience).await;
     if !session.is_initialized() {
         return Ok(response);
     }
@@ -247,10 +248,21 @@ async fn answer(
     session: Arc<ClientSession>,
     link: &HttpLink,
     mut cursor: Cursor,
+    mut exchange: Detachable,
     patience: Duration,
 ) -> Response {
-    let first = tokio::time::timeout(patience, link.log.next(&mut cursor)).await;
-    let first = match first {
+    // The exchange is driven here, which saves a task; when this ends before it, it goes on by
+    // itself.
+    let first = async {
+        let next = link.log.next(&mut cursor);
+        tokio::pin!(next);
+        tokio::select! {
+            biased;
+            event = &mut next => event,
+            () = &mut exchange => next.await,
+        }
+    };
+    let first = match tokio::time::timeout(patience, first).await {
         Ok(Some(event)) if event.is_last && event.number == 1 => {
             link.log.forget(cursor.stream);
             return reply::json(StatusCode::OK, event.data);
@@ -272,23 +284,23 @@ fn primes(session: &ClientSession) -> bool {
             .is_some_and(|revision| revision.primes_streams())
 }
 
-/// Hands a message to the session on a task of its own, so that it arrives whole although the
-/// client's connection may break meanwhile.
+/// Hands a message without requests to the session, on a task of its own, so that it arrives whole
+/// although the client's connection may break meanwhile.
 async fn forward(session: Arc<ClientSession>, message: Message) -> Result<(), RpcError> {
-    let forwarded = tokio::spawn(async move { session.receive(message).await }).await;
+    let forwarded = tokio::spawn(async move { session.receive(message).await.map(|_| ()) }).await;
     forwarded.unwrap_or_else(|_| {
         let text = "the message could not be processed";
         Err(RpcError::new(RpcErrorCode::UpstreamUnavailable, text))
     })
 }
 
-/// The same for a message whose requests are answered through their stream.
-fn spawn_forward(session: Arc<ClientSession>, message: Message) {
-    tokio::spawn(async move {
-        if let Err(error) = session.receive(message).await {
-            tracing::debug!("a message was not passed on: {}", error.message);
-        }
-    });
+/// Takes a message to the upstream and its answer to the stream of its requests.
+async fn exchange(session: Arc<ClientSession>, message: Message) {
+    match session.receive(message).await {
+        Ok(Some(exchange)) => exchange.run.await,
+        Ok(None) => {}
+        Err(error) => tracing::debug!("a message was not passed on: {}", error.message),
+    }
 }
 
 fn is_initialize(message: &Message) -> bool {

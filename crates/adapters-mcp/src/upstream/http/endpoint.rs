@@ -113,7 +113,7 @@ impl Endpoint {
     pub(in super::super) async fn post(
         &self,
         url: &Url,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         message: Bytes,
         mut taken: Option<oneshot::Sender<()>>,
     ) -> Result<Response, UpstreamError> {
@@ -132,7 +132,7 @@ impl Endpoint {
     pub(in super::super) async fn request(
         &self,
         method: Method,
-        headers: HeaderMap,
+        headers: &HeaderMap,
     ) -> Result<Response, UpstreamError> {
         self.execute(method, &self.url, headers, || None).await
     }
@@ -142,42 +142,35 @@ impl Endpoint {
         &self,
         method: Method,
         url: &Url,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         mut body: impl FnMut() -> Option<reqwest::Body>,
     ) -> Result<Response, UpstreamError> {
-        let mut request = Request::new(method.clone(), url.clone());
-        *request.headers_mut() = headers.clone();
-        *request.body_mut() = body();
+        let mut target = url.clone();
         let mut n_redirects = 0;
         loop {
-            let sent_to = request.url().clone();
-            let response = self
-                .client
-                .execute(request)
-                .await
-                .map_err(|e| failure(&e))?;
-            let Some(target) = redirect(&sent_to, &response) else {
-                return Ok(response);
-            };
-            n_redirects += 1;
-            if n_redirects > MAX_REDIRECTS {
-                return Ok(response);
-            }
-            request = Request::new(method.clone(), target);
-            *request.headers_mut() = headers.clone();
+            let mut request = Request::new(method.clone(), target);
+            request.headers_mut().clone_from(headers);
             *request.body_mut() = body();
+            let sent = self.client.execute(request).await;
+            let response = sent.map_err(|error| failure(&error))?;
+            match redirect(&response) {
+                Some(next) if n_redirects < MAX_REDIRECTS => target = next,
+                _ => return Ok(response),
+            }
+            n_redirects += 1;
         }
     }
 }
 
 /// Returns where a request has to be repeated: only within the same origin, as credentials go
 /// with it, and only for the two statuses that keep the method and the body.
-fn redirect(url: &Url, response: &Response) -> Option<Url> {
+fn redirect(response: &Response) -> Option<Url> {
     let status = response.status();
     if status != StatusCode::TEMPORARY_REDIRECT && status != StatusCode::PERMANENT_REDIRECT {
         return None;
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let url = response.url();
     let target = url.join(location).ok()?;
     (target.origin() == url.origin()).then_some(target)
 }

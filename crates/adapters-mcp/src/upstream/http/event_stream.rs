@@ -163,7 +163,13 @@ fn is_comment(chunk: &[u8]) -> bool {
 /// How far a stream was read, over all the responses it comes in.
 #[derive(Debug, Default)]
 pub(in super::super) struct Position {
+    last: Option<String>,
+    /// The ids that came in this response, the last of them.
     seen: VecDeque<String>,
+    /// The ids that came before the stream was resumed, while the server may repeat them. Within
+    /// one response nothing is taken for a repetition: there are servers that give every event
+    /// the same id.
+    before: VecDeque<String>,
     retry: Option<Duration>,
 }
 
@@ -178,24 +184,35 @@ impl Position {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return true;
         }
-        if self.seen.contains(id) {
+        if self.before.contains(id) {
             return false;
         }
+        self.before.clear();
         if self.seen.len() == N_REMEMBERED {
             self.seen.pop_front();
         }
         self.seen.push_back(id.clone());
+        self.last = Some(id.clone());
         true
+    }
+
+    /// Takes note that the stream goes on in another response.
+    pub(in super::super) fn resumed(&mut self) {
+        if !self.seen.is_empty() {
+            self.before = std::mem::take(&mut self.seen);
+        }
     }
 
     /// Returns the id of the last event, after which the stream can be resumed.
     pub(in super::super) fn last_event(&self) -> Option<&str> {
-        self.seen.back().map(String::as_str)
+        self.last.as_deref()
     }
 
     /// Forgets the place, so that the stream starts anew.
     pub(in super::super) fn forget(&mut self) {
+        self.last = None;
         self.seen.clear();
+        self.before.clear();
     }
 
     /// Returns how long to wait before the attempt that follows `n_fruitless` attempts in a
@@ -214,12 +231,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeated_event_is_known_and_an_event_without_id_is_new() {
+    fn what_a_resumed_stream_repeats_is_known() {
+        let event = |id: &str| Sse::default().id(id).data("a");
         let mut position = Position::default();
-        assert!(position.note(&Sse::default().id("1").data("a")));
+        assert!(position.note(&event("1")));
+        assert!(position.note(&event("2")));
+        position.resumed();
+        assert!(!position.note(&event("1")));
+        assert!(!position.note(&event("2")));
+        assert_eq!(position.last_event(), Some("2"));
         assert!(position.note(&Sse::default().data("b")));
-        assert!(!position.note(&Sse::default().id("1").data("a")));
-        assert_eq!(position.last_event(), Some("1"));
+        assert!(position.note(&event("3")));
+        assert_eq!(position.last_event(), Some("3"));
+    }
+
+    #[test]
+    fn one_id_for_all_events_loses_none() {
+        let mut position = Position::default();
+        assert!(position.note(&Sse::default().id("0").data("a")));
+        assert!(position.note(&Sse::default().id("0").data("b")));
     }
 
     #[test]

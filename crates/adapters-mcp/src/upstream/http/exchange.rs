@@ -18,7 +18,7 @@ use super::session::Session;
 /// How long an answered request's stream may stay open.
 const LINGER: Duration = Duration::from_secs(10);
 /// How long a server that accepted a cancellation may still answer.
-const CANCEL_GRACE: Duration = Duration::from_secs(10);
+const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// How many attempts to resume a stream may fail in a row.
 const MAX_FAILURES: u32 = 5;
 
@@ -50,7 +50,7 @@ impl Exchange {
         requests: Vec<RequestId>,
     ) -> Self {
         Self {
-            cancelled: session.enter(&requests),
+            cancelled: session.exchanges.enter(&requests),
             session,
             events,
             open: requests.clone(),
@@ -68,7 +68,7 @@ impl Exchange {
             () = closing.cancelled() => {}
             () = self.run_to_end(message, on_its_way) => {}
         }
-        self.session.leave(&self.requests);
+        self.session.exchanges.leave(&self.requests);
     }
 
     async fn run_to_end(&mut self, message: Message, on_its_way: oneshot::Sender<()>) {
@@ -92,13 +92,16 @@ impl Exchange {
             .envelopes()
             .iter()
             .any(|envelope| envelope.method() == Some("initialize"));
+        if self.is_initialize {
+            self.session.start_anew();
+        }
         let headers = self.session.post_headers();
         let names_session = Session::names_session(&headers);
         let endpoint = self.session.endpoint.clone();
         let body = message.raw().clone();
         drop(message);
         let response = endpoint
-            .post(&endpoint.url, headers, body, Some(on_its_way))
+            .post(&endpoint.url, &headers, body, Some(on_its_way))
             .await?;
         if response.status() == StatusCode::NOT_FOUND && names_session {
             return Err(UpstreamError::SessionExpired);
@@ -166,6 +169,7 @@ impl Exchange {
             };
             let resumed = self.resume(&position, n_fruitless, error).await?;
             stream = EventStream::new(resumed, limit);
+            position.resumed();
         }
     }
 

@@ -1,8 +1,6 @@
-//! What ties the requests of one connection together: session id, revision, open exchanges.
+//! What ties the requests of one connection together: session id and revision.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,14 +8,14 @@ use arc_swap::ArcSwap;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use reqwest::Response;
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::message::{Envelope, Kind, Message};
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::Endpoint;
+use super::open_exchanges::OpenExchanges;
 use super::reply;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -39,9 +37,9 @@ pub(super) struct Session {
     events: Mutex<Option<Arc<dyn UpstreamEvents>>>,
     /// The headers of a POST; rebuilt only when the session id or the revision is learned.
     headers: ArcSwap<HeaderMap>,
-    has_standalone: AtomicBool,
-    /// Signalled for requests that the client has cancelled.
-    exchanges: Mutex<HashMap<RequestId, CancellationToken>>,
+    /// Ends the server's own stream, where it was asked for.
+    standalone: Mutex<Option<CancellationToken>>,
+    pub(super) exchanges: OpenExchanges,
 }
 
 impl Session {
@@ -59,8 +57,8 @@ impl Session {
             closing,
             events: Mutex::new(Some(events)),
             headers: ArcSwap::from_pointee(headers),
-            has_standalone: AtomicBool::new(false),
-            exchanges: Mutex::default(),
+            standalone: Mutex::new(None),
+            exchanges: OpenExchanges::default(),
         }
     }
 
@@ -81,8 +79,8 @@ impl Session {
     }
 
     /// Returns the headers of the next POST.
-    pub(super) fn post_headers(&self) -> HeaderMap {
-        HeaderMap::clone(&self.headers.load())
+    pub(super) fn post_headers(&self) -> Arc<HeaderMap> {
+        self.headers.load_full()
     }
 
     /// Returns whether `headers` name a session, so that status 404 means its end.
@@ -134,7 +132,7 @@ impl Session {
         &self,
         last_event: Option<&str>,
     ) -> Result<Response, UpstreamError> {
-        let mut headers = self.post_headers();
+        let mut headers = HeaderMap::clone(&self.post_headers());
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, EVENT_STREAM);
         if let Some(id) = last_event
@@ -143,7 +141,7 @@ impl Session {
             headers.insert(LAST_EVENT_ID, id);
         }
         let names_session = Self::names_session(&headers);
-        let response = self.endpoint.request(Method::GET, headers).await?;
+        let response = self.endpoint.request(Method::GET, &headers).await?;
         if response.status() == StatusCode::NOT_FOUND && names_session {
             return Err(UpstreamError::SessionExpired);
         }
@@ -162,7 +160,7 @@ impl Session {
         let endpoint = &self.endpoint;
         let accepted = async {
             let body = message.raw().clone();
-            let posting = endpoint.post(&endpoint.url, headers, body, None);
+            let posting = endpoint.post(&endpoint.url, &headers, body, None);
             tokio::time::timeout(endpoint.limits.accept_timeout, posting)
                 .await
                 .unwrap_or(Err(UpstreamError::NoAnswer))
@@ -183,68 +181,46 @@ impl Session {
         }
     }
 
-    /// Returns whether the caller is the first to ask for the server's own stream.
-    pub(super) fn claim_standalone(&self) -> bool {
-        !self.has_standalone.swap(true, Ordering::Relaxed)
-    }
-
-    /// Enters an exchange; the token is signalled should the client cancel one of `requests`.
-    pub(super) fn enter(&self, requests: &[RequestId]) -> CancellationToken {
-        let cancelled = CancellationToken::new();
-        let mut exchanges = self
-            .exchanges
+    /// Returns what ends the server's own stream, to the first who asks in this session.
+    pub(super) fn claim_standalone(&self) -> Option<CancellationToken> {
+        let mut standalone = self
+            .standalone
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        for request in requests {
-            exchanges.insert(request.clone(), cancelled.clone());
+        if standalone.is_some() {
+            return None;
         }
-        cancelled
+        let ended = self.closing.child_token();
+        *standalone = Some(ended.clone());
+        Some(ended)
     }
 
-    /// Forgets an exchange.
-    pub(super) fn leave(&self, requests: &[RequestId]) {
-        let mut exchanges = self
-            .exchanges
+    /// Forgets the session and the revision: a client that initializes once more, after its
+    /// session expired, must not name the old one.
+    pub(super) fn start_anew(&self) {
+        let mut standalone = self
+            .standalone
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        for request in requests {
-            exchanges.remove(request);
+        if let Some(ended) = standalone.take() {
+            ended.cancel();
         }
-    }
-
-    /// Tells the exchange that `notifications/cancelled` names.
-    pub(super) fn note_cancelled(&self, message: &Message) {
-        #[derive(Deserialize)]
-        struct Cancelled<'a> {
-            #[serde(borrow, rename = "requestId")]
-            request_id: &'a RawValue,
-        }
-        let params = message
-            .single()
-            .and_then(|envelope| message.params(envelope));
-        let Some(Ok(Cancelled { request_id })) = params.map(serde_json::from_str) else {
-            return;
-        };
-        let Some(request) = RequestId::from_json(request_id.get()) else {
-            return;
-        };
-        let exchanges = self
-            .exchanges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(cancelled) = exchanges.get(&request) {
-            cancelled.cancel();
-        }
+        self.headers.rcu(|headers| {
+            let mut headers = HeaderMap::clone(headers);
+            headers.remove(SESSION_ID);
+            headers.remove(PROTOCOL_VERSION);
+            headers
+        });
     }
 
     /// Ends the session on the server; one that does not answer is left alone.
     pub(super) async fn delete(&self) {
-        let mut headers = self.post_headers();
+        let mut headers = HeaderMap::clone(&self.post_headers());
         if !Self::names_session(&headers) {
             return;
         }
         headers.remove(CONTENT_TYPE);
-        let request = self.endpoint.request(Method::DELETE, headers);
+        let request = self.endpoint.request(Method::DELETE, &headers);
         match tokio::time::timeout(DELETE_TIMEOUT, request).await {
             Ok(Ok(response)) => tracing::debug!(
                 upstream = %self.endpoint.name,

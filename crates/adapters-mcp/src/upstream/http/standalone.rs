@@ -4,18 +4,23 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+use tokio_util::sync::CancellationToken;
 
 use super::event_stream::{EventStream, Position, payload};
 use super::exchange::is_stream;
 use super::reply;
 use super::session::Session;
 
-/// Follows the server's own stream until the connection is closed, the session is over, or the
-/// server turns out to offer none.
-pub(super) async fn run(session: Arc<Session>, events: Arc<dyn UpstreamEvents>) {
+/// Follows the server's own stream until `ended`, which the end of the connection implies, until
+/// the session is over, or until the server turns out to offer none.
+pub(super) async fn run(
+    session: Arc<Session>,
+    events: Arc<dyn UpstreamEvents>,
+    ended: CancellationToken,
+) {
     tokio::select! {
         biased;
-        () = session.closing.cancelled() => {}
+        () = ended.cancelled() => {}
         () = follow(&session, events.as_ref()) => {}
     }
 }
@@ -41,6 +46,7 @@ async fn follow(session: &Session, events: &dyn UpstreamEvents) {
         };
         if let Some(response) = response {
             let mut stream = EventStream::new(response, session.endpoint.limits.max_message_bytes);
+            position.resumed();
             let n_events = read(&mut stream, &mut position, session, events).await;
             if stream.was_fruitful(n_events) {
                 n_fruitless = 0;

@@ -140,8 +140,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_over_the_limit_leaves_its_ends_and_the_next_line_whole() {
-        let long = [b"head".as_slice(), &[b'x'; 100_000], b"tail\nnext\n"].concat();
-        let found = lines(&long, 4).await;
+        let long = ["head", &"x".repeat(100_000), "tail\nnext\n"].concat();
+        let found = lines(long.as_bytes(), 4).await;
         let [Line::Cut { head, tail }, next] = found.as_slice() else {
             panic!("{found:?}");
         };

@@ -81,15 +81,15 @@ impl<'de> Visitor<'de> for &mut Seen {
 mod tests {
     use super::*;
 
-    fn number(text: &str) -> Option<RequestId> {
-        Some(RequestId::Number(text.into()))
+    fn number(text: &str) -> RequestId {
+        RequestId::Number(text.into())
     }
 
     #[test]
     fn an_id_before_the_result_is_found() {
         assert_eq!(
             answered(br#"{"jsonrpc":"2.0","id":7,"result":{"a":"xxx"#, b"yyy\"}}"),
-            number("7")
+            Some(number("7"))
         );
     }
 

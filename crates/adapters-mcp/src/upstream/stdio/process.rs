@@ -54,7 +54,7 @@ impl Process {
             self.end(&closing).await;
             return;
         };
-        tracing::warn!(
+        tracing::debug!(
             upstream = %self.upstream,
             "connection to upstream {} was lost: {reason}",
             self.upstream

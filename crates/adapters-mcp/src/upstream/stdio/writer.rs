@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Messages that wait together are written together, up to this many bytes.
-const BUFFER_BYTES: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Writes messages as lines until `closing`, then what is queued still, and closes the input.
 ///

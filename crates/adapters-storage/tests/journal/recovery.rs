@@ -1,0 +1,151 @@
+//! Ends of a run, clean and not, and what the next one makes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_adapters_storage::SpoolJournal;
+use riglm_domain::invocation::Outcome;
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository as _, Journal as _, StoreError,
+};
+use riglm_ports::contract::scene::{moment, run};
+use riglm_ports::fake::MemoryStore;
+
+use crate::scene::{DEADLINE, Scene, add_text, append, die, lost, story, without_last};
+
+#[tokio::test]
+async fn records_become_rows_in_their_order() {
+    let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    let journal = scene.start(run(1), &sink).await;
+    append(&journal, &story(run(1))).await;
+    assert!(journal.settled(DEADLINE).await);
+    assert_eq!(sink.records(), story(run(1)));
+    assert_eq!(journal.waiting_bytes(), 0);
+    assert_eq!(journal.dropped(), 0);
+}
+
+#[tokio::test]
+async fn a_clean_end_closes_what_is_open_and_leaves_no_directory() {
+    let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    let journal = scene.start(run(1), &sink).await;
+    append(&journal, &story(run(1))).await;
+    journal.close().await;
+    journal.close().await;
+    assert_eq!(without_last(&sink.records(), run(1)), story(run(1)));
+    assert!(!scene.run_dir(run(1)).exists());
+    let late = journal.append(&lost(run(1))).await;
+    assert!(matches!(late, Err(StoreError::Failed { .. })));
+    assert_eq!(journal.dropped(), 1);
+}
+
+#[tokio::test]
+async fn a_clean_end_without_the_database_leaves_the_records_to_the_next_start() {
+    let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    scene.options.close_grace = Duration::from_millis(20);
+    sink.start_failing();
+    let journal = scene.start(run(1), &sink).await;
+    append(&journal, &story(run(1))).await;
+    journal.close().await;
+    drop(journal);
+    assert_eq!(sink.records(), []);
+    assert!(scene.run_dir(run(1)).exists());
+
+    sink.stop_failing();
+    let next = scene.start(run(2), &sink).await;
+    next.close().await;
+    assert_eq!(
+        without_last(&sink.records(), run(2)),
+        [story(run(1)), vec![lost(run(1))]].concat()
+    );
+    assert!(!scene.run_dir(run(1)).exists());
+}
+
+#[tokio::test]
+async fn open_calls_of_a_dead_run_become_unknown() {
+    let scene = Scene::new();
+    die(&scene, run(1)).await;
+    let store = scene.sqlite().await;
+    scene.start(run(2), &store).await.close().await;
+    let all = InvocationFilter::default();
+    let calls = store.invocations(&all, 9).await.unwrap();
+    let outcomes: Vec<_> = calls
+        .iter()
+        .map(|call| call.end.as_ref().map(|end| end.outcome))
+        .collect();
+    assert_eq!(outcomes, [Some(Outcome::Ok), Some(Outcome::Unknown)]);
+    assert!(!scene.run_dir(run(1)).exists());
+}
+
+#[tokio::test]
+async fn torn_lines_are_skipped() {
+    let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    die(&scene, run(1)).await;
+    let segment = scene.run_dir(run(1)).join("000001.jsonl");
+    let whole = serde_json::to_string(&lost(run(9))).unwrap();
+    add_text(&segment, "{\"record\":\"call_op\n\n\u{0}\n");
+    add_text(
+        &segment,
+        &format!("{whole}\n{{\"record\":\"run_lost\",\"run\""),
+    );
+    scene.start(run(2), &sink).await.close().await;
+    assert_eq!(
+        without_last(&sink.records(), run(2)),
+        [story(run(1)), vec![lost(run(9)), lost(run(1))]].concat()
+    );
+}
+
+#[tokio::test]
+async fn a_last_line_without_its_line_break_counts() {
+    let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    die(&scene, run(1)).await;
+    let segment = scene.run_dir(run(1)).join("000001.jsonl");
+    add_text(&segment, &serde_json::to_string(&lost(run(9))).unwrap());
+    scene.start(run(2), &sink).await.close().await;
+    assert!(sink.records().contains(&lost(run(9))));
+}
+
+#[tokio::test]
+async fn a_live_run_is_left_alone() {
+    let scene = Scene::new();
+    let (sink, other) = (
+        Arc::new(MemoryStore::default()),
+        Arc::new(MemoryStore::default()),
+    );
+    let living = scene.start(run(1), &sink).await;
+    append(&living, &story(run(1))).await;
+    let starting = scene.start(run(2), &other).await;
+    starting.close().await;
+    assert_eq!(without_last(&other.records(), run(2)), []);
+    assert!(scene.run_dir(run(1)).exists());
+    append(&living, &[lost(run(9))]).await;
+    assert!(living.settled(DEADLINE).await);
+    assert_eq!(sink.records().len(), story(run(1)).len() + 1);
+}
+
+#[tokio::test]
+async fn of_several_that_start_at_once_one_recovers() {
+    let scene = Scene::new();
+    die(&scene, run(1)).await;
+    let sinks: Vec<_> = (0..8).map(|_| Arc::new(MemoryStore::default())).collect();
+    let starting = sinks.iter().zip(2..).map(|(sink, n)| {
+        let (spool, options) = (scene.spool(), scene.options.clone());
+        let sink = Arc::clone(sink);
+        tokio::spawn(async move {
+            let journal = SpoolJournal::open(&spool, options, run(n), sink, moment(99)).await;
+            journal.unwrap().close().await;
+        })
+    });
+    for started in starting.collect::<Vec<_>>() {
+        started.await.unwrap();
+    }
+    let n_recovered = sinks
+        .iter()
+        .filter(|sink| sink.records().contains(&lost(run(1))))
+        .count();
+    assert_eq!(n_recovered, 1);
+    let left: Vec<_> = std::fs::read_dir(scene.spool())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["startup.lock"]);
+}

@@ -1,0 +1,112 @@
+//! A spool in a temporary directory, and what is written to it.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, SqliteStore};
+use riglm_domain::id::RunId;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::record::Record;
+use riglm_ports::analytics::{Journal as _, RecordSink};
+use riglm_ports::contract::scene::{call, end, moment, session};
+use riglm_ports::fake::MemoryStore;
+
+/// Long enough for a loaded machine; nothing waits for it when all is well.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A spool in a directory of its own.
+pub(crate) struct Scene {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) options: SpoolOptions,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            options: SpoolOptions::default(),
+        }
+    }
+
+    pub(crate) fn spool(&self) -> PathBuf {
+        self.dir.path().join("spool")
+    }
+
+    pub(crate) fn run_dir(&self, run: RunId) -> PathBuf {
+        self.spool().join(run.to_string())
+    }
+
+    pub(crate) async fn start<S: RecordSink + 'static>(
+        &self,
+        run: RunId,
+        sink: &Arc<S>,
+    ) -> SpoolJournal {
+        let sink = Arc::<S>::clone(sink);
+        SpoolJournal::open(&self.spool(), self.options.clone(), run, sink, moment(99))
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn sqlite(&self) -> Arc<SqliteStore> {
+        let path = self.dir.path().join("riglm.db");
+        Arc::new(SqliteStore::open(&path, Durability::Process).await.unwrap())
+    }
+}
+
+/// A session of the run with a call that ended and a call that is open.
+pub(crate) fn story(run: RunId) -> Vec<Record> {
+    let session = session(run, 1);
+    let (done, open) = (call(session.id, 2), call(session.id, 3));
+    vec![
+        Record::SessionOpened(session),
+        Record::CallOpened(done.clone()),
+        Record::CallClosed(end(&done, Outcome::Ok)),
+        Record::CallOpened(open),
+    ]
+}
+
+pub(crate) fn lost(run: RunId) -> Record {
+    Record::RunLost {
+        run,
+        noticed_at: moment(99),
+    }
+}
+
+pub(crate) async fn append(journal: &SpoolJournal, records: &[Record]) {
+    for record in records {
+        journal.append(record).await.unwrap();
+    }
+}
+
+/// Leaves the story of the run in the spool, as a process does that is killed.
+pub(crate) async fn die(scene: &Scene, run: RunId) {
+    let unreachable = Arc::new(MemoryStore::default());
+    unreachable.start_failing();
+    let journal = scene.start(run, &unreachable).await;
+    append(&journal, &story(run)).await;
+}
+
+pub(crate) fn add_text(segment: &Path, text: &str) {
+    let mut file = OpenOptions::new().append(true).open(segment).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let outcome = tokio::time::timeout(DEADLINE, waiting).await;
+    outcome.unwrap_or_else(|_| panic!("{what} did not come true"));
+}
+
+/// Returns the lost run as the journal reports it when it closes, whose time is its own.
+pub(crate) fn without_last(records: &[Record], expected: RunId) -> &[Record] {
+    let (last, rest) = records.split_last().unwrap();
+    assert!(matches!(last, Record::RunLost { run, .. } if *run == expected));
+    rest
+}

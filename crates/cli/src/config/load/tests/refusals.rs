@@ -1,0 +1,141 @@
+//! What a wrong configuration is answered with.
+
+use super::*;
+
+#[test]
+fn refusals_name_the_file_the_key_and_what_was_expected() {
+    for (text, refusal) in [
+        (
+            "[filtering]\nstratgey = \"none\"\n",
+            "riglm.toml: filtering.stratgey: unknown field `stratgey`, expected one of `enabled`, \
+             `strategy`, `min_tools`, `max_tools`, `allow`, `deny`",
+        ),
+        (
+            "[filtering]\nstrategy = \"magic\"\n",
+            "riglm.toml: filtering.strategy: unknown variant `magic`, expected one of `none`, \
+             `allowlist`, `denylist`, `prediction`",
+        ),
+        (
+            "[limits]\nsessions = \"many\"\n",
+            "riglm.toml: limits.sessions: invalid type: string \"many\", expected a whole number",
+        ),
+        (
+            "[limits]\nsessions = 1.5\n",
+            "riglm.toml: limits.sessions: invalid type: floating point `1.5`, expected a whole \
+             number from 0",
+        ),
+        (
+            "[filtering]\nmin_tools = -1\n",
+            "riglm.toml: filtering.min_tools: invalid value: integer `-1`, expected a whole \
+             number from 0 to 4294967295",
+        ),
+        (
+            "[limits]\ncall_timeout = 60\n",
+            "riglm.toml: limits.call_timeout: invalid value: string \"60\", expected a duration",
+        ),
+        (
+            "[filtering]\nmin_tools = 30\n",
+            "riglm.toml: filtering: min_tools (30) must not be greater than max_tools (20)",
+        ),
+        (
+            "[filtering]\nmin_tools = 0\nmax_tools = 0\n",
+            "riglm.toml: filtering.max_tools: expected a number from 1 to 5000",
+        ),
+        (
+            "[auth.keys]\nalice = \"short\"\n",
+            "riglm.toml: auth.keys.alice: expected a key of at least 16 characters, or sha256: \
+             and its digest",
+        ),
+        (
+            "[listen]\naddress = \"0.0.0.0:8642\"\n",
+            "riglm.toml: listen.address: 0.0.0.0:8642 can be reached from other machines: name \
+             the keys of clients in auth.keys, or listen on a loopback address",
+        ),
+        (
+            "[upstream]\nurl = \"http://a\"\ncommand = [\"b\"]\n",
+            "riglm.toml: upstream: exactly one of url and command must be given",
+        ),
+        (
+            "[upstreams.\"a b\"]\nurl = \"http://a\"\n",
+            "riglm.toml: upstreams.a b: upstream name \"a b\" must be 1 to 64 characters of \
+             letters, digits, '-', '_' and '.'",
+        ),
+        (
+            "filtering = 5\n",
+            "riglm.toml: filtering: expected a section",
+        ),
+        (
+            "[filtering]\nallow = \"get_*\"\n",
+            "riglm.toml: filtering.allow: expected a list",
+        ),
+        (
+            "[upstream]\nurl = \"${NOWHERE}\"\n",
+            "riglm.toml: upstream.url: environment variable NOWHERE is not set",
+        ),
+        (
+            "[filtering]\nallow = [\"${\"]\n",
+            "riglm.toml: filtering.allow[0]: `${` must be followed by a variable name and `}`, or \
+             be written `$${`",
+        ),
+        (
+            "[control]\naddress = \"on\"\n",
+            "riglm.toml: control.address: expected an address such as 127.0.0.1:8643, or off",
+        ),
+    ] {
+        assert_eq!(toml_refusal(text), refusal);
+    }
+    assert!(toml_refusal("a = [").starts_with("configuration file riglm.toml is not valid TOML: "));
+    let yaml = scene("riglm.yaml", "a: b: c\n", &[]).refusal();
+    assert!(
+        yaml.starts_with("configuration file riglm.yaml is not valid YAML: "),
+        "{yaml}"
+    );
+}
+
+#[test]
+fn refusals_of_variables_and_of_the_command_line_name_those() {
+    let refusal = |name: &str, value: &str| scene("riglm.toml", "", &[(name, value)]).refusal();
+    assert_eq!(
+        refusal("RIGLM__LIMITS__SESSIONS", "x"),
+        "environment variable RIGLM__LIMITS__SESSIONS: limits.sessions: invalid type: string \
+         \"x\", expected a whole number"
+    );
+    assert!(
+        refusal("RIGLM__TELEMETRY__ENDPOINT", "x").starts_with(
+            "environment variable RIGLM__TELEMETRY__ENDPOINT: telemetry: unknown field"
+        )
+    );
+    let overrides = Overrides {
+        strategy: Some(Strategy::Denylist),
+        ..Overrides::default()
+    };
+    let scene = scene("riglm.toml", "", &[]);
+    let error = load(&overrides, &scene.surroundings).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "command line: filtering: this strategy needs at least one pattern in deny"
+    );
+}
+
+#[test]
+fn a_refusal_never_repeats_a_secret() {
+    for text in [
+        "[upstream]\nurl = \"http://a\"\nauth = { type = \"bearer\", token = [\"hunter2\"] }\n",
+        "[upstream]\nurl = \"http://a\"\nauth = \"hunter2\"\n",
+        "[upstream]\nurl = \"http://a\"\nheaders = \"hunter2\"\n",
+        "[auth]\nkeys = \"hunter2\"\n",
+        "auth = \"hunter2\"\n",
+        "upstream = \"hunter2\"\n",
+        "[auth.keys]\nalice = \"hunter2\"\n",
+    ] {
+        let refusal = toml_refusal(text);
+        assert!(!refusal.contains("hunter2"), "{refusal}");
+        assert!(refusal.contains("expected"), "{refusal}");
+    }
+}
+
+#[test]
+fn no_data_directory_is_an_error_that_says_what_to_do() {
+    let error = load(&Overrides::default(), &Surroundings::default()).unwrap_err();
+    assert!(error.to_string().contains("--data-dir"));
+}

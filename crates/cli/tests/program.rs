@@ -1,0 +1,281 @@
+//! The program as its users see it: what it prints where, and its exit codes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_riglm");
+
+/// Far longer than any of these commands takes.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Runs the program in `directory`, with `input` and nothing of the user's own environment.
+fn riglm(directory: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(PROGRAM)
+        .args(arguments)
+        .current_dir(directory)
+        .env_clear()
+        .env("HOME", directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("standard input is a pipe");
+    // A program that refuses its arguments may be gone already.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let (ended, outputs) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    outputs
+        .recv_timeout(DEADLINE)
+        .expect("the program ends in time")
+        .expect("its output can be read")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("results are text")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("remarks are text")
+}
+
+fn temporary() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory can be made")
+}
+
+#[test]
+fn the_demonstration_succeeds_and_shows_what_was_recorded() {
+    let directory = temporary();
+    let output = riglm(directory.path(), &["demo"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(!text.contains("UNEXPECTED"), "{text}");
+    assert!(text.contains("failed: division by zero"), "{text}");
+    let calls: Vec<&str> = text
+        .split("recorded calls\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .skip(1)
+        .collect();
+    assert_eq!(calls.len(), 10, "{text}");
+    assert!(calls[9].contains("evaluate") && calls[9].contains("error"));
+    assert!(!directory.path().join(".local").exists());
+}
+
+#[test]
+fn calls_over_standard_input_and_output_are_recorded_and_listed() {
+    let directory = temporary();
+    let session = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+        r#""capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add_note","arguments":{"text":"a"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"list_notes","arguments":{}}}"#,
+        "\n",
+    );
+    let places = ["--data-dir", "data"];
+    let serve = [
+        &["serve", "--stdio", "--control", "off"],
+        places.as_slice(),
+        &["--", PROGRAM, "__demo-server", "notes"],
+    ]
+    .concat();
+    let served = riglm(directory.path(), &serve, session);
+    assert_eq!(served.status.code(), Some(0), "{}", stderr(&served));
+    assert_eq!(stdout(&served).lines().count(), 3, "{}", stdout(&served));
+
+    let run = |arguments: &[&str]| {
+        let output = riglm(directory.path(), &[arguments, &places].concat(), "");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).trim_end().to_owned()
+    };
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&run(arguments)).unwrap()
+    };
+    assert_eq!(run(&["calls", "--count"]), "2");
+    assert_eq!(run(&["calls", "--count", "--tool", "add_note"]), "1");
+    let sessions = json(&["sessions", "--json"]);
+    let session = &sessions[0];
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1));
+    assert_eq!(session["client"], "tester");
+    assert_eq!(session["protocol"], "2025-06-18");
+    assert_eq!(session["transport"], "stdio");
+    assert_eq!(session["calls"], 2);
+    let id = session["id"].as_str().unwrap();
+    let calls = json(&["calls", "--json", "--session", id]);
+    let tools: Vec<&serde_json::Value> = calls
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| &call["tool"])
+        .collect();
+    assert_eq!(tools, ["add_note", "list_notes"]);
+    assert_eq!(calls[0]["outcome"], "ok");
+    assert_eq!(calls[1]["sequence"], 2);
+    let newest = json(&["calls", "--json", "--limit", "1"]);
+    assert_eq!(newest[0]["tool"], "list_notes");
+    assert!(run(&["calls"]).contains("list_notes"));
+    assert!(run(&["sessions"]).contains("tester 7"));
+}
+
+#[test]
+fn wrong_usage_and_configuration_end_with_2_and_say_why() {
+    let directory = temporary();
+    let upstreams = "[upstreams.a]\nurl = \"http://a\"\n[upstreams.b]\nurl = \"http://b\"\n";
+    std::fs::write(directory.path().join("two.toml"), upstreams).unwrap();
+    std::fs::write(
+        directory.path().join("ftp.toml"),
+        "upstream.url = 'ftp://a'",
+    )
+    .unwrap();
+    for (arguments, reason) in [
+        (
+            ["serve", "--data-dir", "x"].as_slice(),
+            "no upstream is configured",
+        ),
+        (
+            &["serve", "--config", "two.toml"],
+            "2 upstreams are configured",
+        ),
+        (
+            &["serve", "--data-dir", "x", "--upstream", "ftp://a"],
+            "must begin with http://",
+        ),
+        (&["serve", "--config", "none.toml"], "none.toml"),
+        (
+            &["config", "check", "--config", "two.toml"],
+            "2 upstreams are configured",
+        ),
+        (
+            &["config", "check", "--config", "ftp.toml"],
+            "must begin with http://",
+        ),
+        (&["calls", "--limit", "0"], "--limit"),
+        (&["calls", "--session", "x"], "not a UUID"),
+        (&["fly"], "fly"),
+    ] {
+        let output = riglm(directory.path(), arguments, "");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(reason),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn variables_of_the_environment_take_part() {
+    let directory = temporary();
+    std::fs::write(directory.path().join("mine.yaml"), "limits: {sessions: 5}").unwrap();
+    let with = |name: &str, value: &str| {
+        Command::new(PROGRAM)
+            .args(["config", "show"])
+            .current_dir(directory.path())
+            .env_clear()
+            .env("HOME", directory.path())
+            .env(name, value)
+            .output()
+            .unwrap()
+    };
+    let file = with("RIGLM_CONFIG", "mine.yaml");
+    assert!(stdout(&file).contains("limits.sessions = 5  # mine.yaml\n"));
+    let variable = with("RIGLM__LIMITS__SESSIONS", "6");
+    assert!(
+        stdout(&variable)
+            .contains("limits.sessions = \"6\"  # environment variable RIGLM__LIMITS__SESSIONS\n"),
+        "{}",
+        stdout(&variable)
+    );
+}
+
+#[test]
+fn a_store_that_is_not_there_is_a_failure() {
+    let directory = temporary();
+    let output = riglm(directory.path(), &["calls", "--data-dir", "none"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("none"), "{}", stderr(&output));
+    assert!(!directory.path().join("none").exists());
+}
+
+#[test]
+fn the_configuration_is_checked_and_shown() {
+    let directory = temporary();
+    let file = "[upstream]\nurl = \"http://a/mcp\"\nheaders = { X-Key = \"hunter2\" }\n";
+    std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
+    let check = riglm(directory.path(), &["config", "check"], "");
+    assert_eq!((check.status.code(), stdout(&check)), (Some(0), "ok\n"));
+    assert_eq!(stderr(&check), "");
+    let show = riglm(directory.path(), &["config", "show"], "");
+    let text = stdout(&show);
+    assert!(
+        text.contains("upstream.url = \"http://a/mcp\"  # riglm.toml\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("limits.sessions = 10000  # default\n"),
+        "{text}"
+    );
+    assert!(!text.contains("hunter2"), "{text}");
+    let json = riglm(directory.path(), &["config", "show", "--json"], "");
+    let shown: serde_json::Value = serde_json::from_str(stdout(&json)).unwrap();
+    assert_eq!(shown[0]["key"], "control.address");
+    assert_eq!(shown[0]["origin"], "default");
+}
+
+#[test]
+fn a_key_is_hashed_from_standard_input() {
+    let directory = temporary();
+    let hash = riglm(
+        directory.path(),
+        &["config", "hash-key"],
+        "abcdefghijklmnopqrstuvwxyz\n",
+    );
+    assert_eq!(
+        stdout(&hash),
+        "sha256:71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73\n"
+    );
+    let short = riglm(directory.path(), &["config", "hash-key"], "short\n");
+    assert_eq!(short.status.code(), Some(1));
+    assert!(stderr(&short).contains("at least 16 characters"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let directory = temporary();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(PROGRAM)
+        .args(["config", "show"])
+        .current_dir(directory.path())
+        .env_clear()
+        .env("HOME", directory.path())
+        .stdout(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn help_names_the_commands_of_users_alone() {
+    let directory = temporary();
+    let help = riglm(directory.path(), &["--help"], "");
+    let text = stdout(&help);
+    for command in ["serve", "sessions", "calls", "demo", "config"] {
+        assert!(text.contains(&format!("\n  {command} ")), "{text}");
+    }
+    assert!(!text.contains("__"), "{text}");
+}
