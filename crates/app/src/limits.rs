@@ -40,9 +40,6 @@ pub struct Limits {
     /// The largest message that a client may send, in bytes.
     #[validate(range(min = 1024))]
     pub request_body_bytes: usize,
-    /// The largest message that an upstream may send, in bytes.
-    #[validate(range(min = 1024))]
-    pub upstream_message_bytes: usize,
 }
 
 impl Default for Limits {
@@ -58,7 +55,6 @@ impl Default for Limits {
             sessions: 10_000,
             sessions_per_principal: 1_000,
             request_body_bytes: 4 << 20,
-            upstream_message_bytes: 16 << 20,
         }
     }
 }

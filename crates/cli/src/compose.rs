@@ -53,10 +53,8 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let options = recorder_options(&config.recording, &config.logging);
     let journal = Arc::clone(&storage.journal);
     let upstream = config.upstream()?;
-    let mut upstream_config = upstream.config.clone();
-    upstream_config.max_message_bytes = config.limits.upstream_message_bytes;
     let proxy = Arc::new(Proxy::new(ProxyParts {
-        connector: connector(upstream.name.clone(), &upstream_config, guard()?)?,
+        connector: connector(upstream.name.clone(), &upstream.config, guard()?)?,
         recorder: Arc::new(Recorder::new(journal, hasher, clock, run, options)),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),

@@ -18,7 +18,7 @@ use super::segment;
 
 /// The shortest time between the starts of two transactions while little is waiting: records
 /// that arrive meanwhile share the next one.
-const COLLECT_FOR: Duration = Duration::from_millis(20);
+const COLLECT_FOR: Duration = Duration::from_millis(100);
 /// The size in bytes over which a segment that is all applied is replaced by a new one.
 const MIN_ROTATED_BYTES: u64 = 64 * 1024;
 /// The wait after the files of the spool could not be read.
@@ -70,7 +70,8 @@ pub(super) async fn run(
             }
             shared.rotate_applied(MIN_ROTATED_BYTES);
             tokio::select! {
-                () = shared.wake.notified() => {}
+                // The beginning of a call is soon followed by its end, and by other calls.
+                () = shared.wake.notified() => collect(&shared, &mut closing, Instant::now()).await,
                 _ = closing.changed() => {}
             }
         } else if !batch.is_full() {
