@@ -553,3 +553,22 @@ async fn at_shutdown_requests_in_flight_end_and_new_ones_are_refused() {
     assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
     assert!(scene.client.is_closed());
 }
+
+#[tokio::test]
+async fn an_answer_keeps_its_distance_from_progress_and_the_end_waits_for_it() {
+    let scene = Setup::default().scene();
+    let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
+    scene.send(&with_token).await;
+    let progress = r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#;
+    scene.upstream.say(progress, None).await;
+    let before = Instant::now();
+    let answer = scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None);
+    tokio::pin!(answer);
+    assert!(futures_util::poll!(answer.as_mut()).is_pending());
+    let drained = scene.session.drain(Duration::from_secs(10));
+    tokio::join!(answer, drained);
+    assert!(before.elapsed() >= Duration::from_millis(2));
+    assert_eq!(scene.client.delivered().len(), 2);
+}

@@ -67,16 +67,14 @@ impl ClientSession {
         }
     }
 
-    /// Ends a request that gets no answer from the upstream. Returns whether the client still
-    /// waits for one.
-    pub(super) async fn abandon(&self, pending: Pending, outcome: Outcome) -> bool {
-        if matches!(pending.purpose, Purpose::Own(_)) {
-            return false; // Dropping it tells the waiting task.
+    /// Ends a request whose client is gone.
+    pub(super) async fn abandon(&self, pending: Pending) {
+        if pending.is_own() {
+            return; // Dropping it tells the waiting task.
         }
-        let is_awaited = !pending.is_cancelled;
-        self.complete(pending, outcome, Response::None).await;
+        self.complete(pending, Outcome::Cancelled, Response::None)
+            .await;
         self.pending_ended();
-        is_awaited
     }
 
     /// Ends a request with an error of the proxy.
@@ -87,9 +85,15 @@ impl ClientSession {
         outcome: Outcome,
         error: &RpcError,
     ) {
-        if self.abandon(pending, outcome).await {
+        if pending.is_own() {
+            return; // Dropping it tells the waiting task.
+        }
+        let is_awaited = !pending.is_cancelled;
+        self.complete(pending, outcome, Response::None).await;
+        if is_awaited {
             self.deliver_error(id, error).await;
         }
+        self.pending_ended();
     }
 
     /// Answers a request with an error of the proxy.

@@ -117,6 +117,7 @@ impl ClientSession {
             started_at,
             last_sign: now,
             progress_token: params.progress_token(),
+            last_progress: None,
             is_cancelled: false,
             was_resent: false,
             order: 0,

@@ -47,6 +47,8 @@ pub(crate) struct Pending {
     pub(crate) last_sign: Instant,
     /// The token under which progress of it is reported.
     pub(crate) progress_token: Option<RequestId>,
+    /// When progress of it was last passed to the client.
+    pub(crate) last_progress: Option<Instant>,
     /// The client no longer wants the answer.
     pub(crate) is_cancelled: bool,
     /// It was sent a second time already.
@@ -56,6 +58,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Returns whether it is the proxy's own request.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.purpose, Purpose::Own(_))
+    }
+
     /// Returns a request of the proxy's own; its answer goes to `waiting`.
     pub(crate) fn own(
         waiting: oneshot::Sender<Message>,
@@ -72,6 +79,7 @@ impl Pending {
             started_at,
             last_sign: now,
             progress_token: None,
+            last_progress: None,
             is_cancelled: false,
             was_resent: false,
             order: 0,
@@ -85,15 +93,20 @@ pub(crate) struct PendingTable {
     from_client: HashMap<RequestId, Pending>,
     from_server: HashSet<RequestId>,
     n_seen: u64,
+    /// Requests that were taken out and whose end did not reach the client yet.
+    n_ending: usize,
 }
 
 impl PendingTable {
-    /// Returns how many requests of the client wait for an answer that it still wants.
+    /// Returns how many requests of the client wait for an answer that it still wants, those among
+    /// them whose answer is on its way to it.
     pub(crate) fn len(&self) -> usize {
-        self.from_client
-            .values()
-            .filter(|pending| !pending.is_cancelled)
-            .count()
+        self.wanted().count() + self.n_ending
+    }
+
+    /// Notes that the end of a request that was taken out reached the client.
+    pub(crate) fn ended(&mut self) {
+        self.n_ending = self.n_ending.saturating_sub(1);
     }
 
     /// Returns whether a request with this id waits.
@@ -108,9 +121,11 @@ impl PendingTable {
         self.from_client.insert(id, pending);
     }
 
-    /// Takes out the request that was answered.
+    /// Takes out a request that ends. Unless it is the proxy's own, [`Self::ended`] has to follow.
     pub(crate) fn remove(&mut self, id: &RequestId) -> Option<Pending> {
-        self.from_client.remove(id)
+        let pending = self.from_client.remove(id)?;
+        self.n_ending += usize::from(!pending.is_own());
+        Some(pending)
     }
 
     /// Returns the request with this id.
@@ -125,14 +140,12 @@ impl PendingTable {
             .any(|pending| pending.generation <= generation)
     }
 
-    /// Takes out every request that went to connections up to `generation`.
+    /// Takes out every request that went to connections up to `generation`; see [`Self::remove`].
     pub(crate) fn remove_up_to(&mut self, generation: u64) -> Vec<(RequestId, Pending)> {
-        self.from_client
-            .extract_if(|_, pending| pending.generation <= generation)
-            .collect()
+        self.remove_if(|pending| pending.generation <= generation)
     }
 
-    /// Takes out the requests whose deadline has passed, and forgets cancelled ones that old.
+    /// Takes out the requests whose deadline has passed, cancelled ones too; see [`Self::remove`].
     ///
     /// While the client owes the server an answer nothing expires before `longest`: the server
     /// waits for a person.
@@ -147,18 +160,35 @@ impl PendingTable {
         } else {
             longest
         };
-        self.from_client
-            .extract_if(|_, pending| {
-                now.saturating_duration_since(pending.last_sign) >= allowed_silence
-                    || now.saturating_duration_since(pending.started) >= longest
-            })
-            .collect()
+        self.remove_if(|pending| {
+            now.saturating_duration_since(pending.last_sign) >= allowed_silence
+                || now.saturating_duration_since(pending.started) >= longest
+        })
+    }
+
+    fn remove_if(&mut self, is_over: impl Fn(&Pending) -> bool) -> Vec<(RequestId, Pending)> {
+        let removed: Vec<(RequestId, Pending)> = self
+            .from_client
+            .extract_if(|_, pending| is_over(pending))
+            .collect();
+        self.n_ending += removed
+            .iter()
+            .filter(|(_, pending)| !pending.is_own())
+            .count();
+        removed
     }
 
     /// Notes a sign of life of the request on whose behalf the upstream sent something.
     pub(crate) fn touch(&mut self, id: &RequestId, now: Instant) {
         if let Some(pending) = self.from_client.get_mut(id) {
             pending.last_sign = now;
+        }
+    }
+
+    /// Notes that progress of a request is being passed to the client.
+    pub(crate) fn progressed(&mut self, id: &RequestId, now: Instant) {
+        if let Some(pending) = self.from_client.get_mut(id) {
+            pending.last_progress = Some(now);
         }
     }
 
@@ -202,8 +232,8 @@ impl PendingTable {
     }
 
     fn wanted(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
-        self.from_client.iter().filter(|(_, pending)| {
-            !pending.is_cancelled && !matches!(pending.purpose, Purpose::Own(_))
-        })
+        self.from_client
+            .iter()
+            .filter(|(_, pending)| !pending.is_cancelled && !pending.is_own())
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName};
-use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
@@ -191,7 +190,7 @@ impl ClientSession {
         self.closing.cancel();
         let abandoned = self.state().pending.remove_up_to(u64::MAX);
         for (_, pending) in abandoned {
-            self.abandon(pending, Outcome::Cancelled).await;
+            self.abandon(pending).await;
         }
         let live = {
             // A connection that is being made is waited for, so that it is not leaked.
@@ -238,8 +237,9 @@ impl ClientSession {
         self.n_calls.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts a request of the client that ended, and wakes who waits for that.
+    /// Counts a request of the client whose end reached it, and wakes who waits for that.
     pub(super) fn pending_ended(&self) {
+        self.state().pending.ended();
         self.shared.n_in_flight.fetch_sub(1, Ordering::Relaxed);
         self.has_fewer_pending.notify_waiters();
     }
