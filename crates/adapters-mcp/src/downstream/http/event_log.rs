@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -182,33 +183,24 @@ impl EventLog {
         loop {
             let changed = {
                 let mut streams = self.lock();
-                let is_closed = streams.is_closed;
-                let stream = streams.by_number.get_mut(&cursor.stream)?;
-                if stream.reader != cursor.reader || cursor.next < stream.first {
-                    return None;
+                match streams.take(cursor) {
+                    Taken::Event(event) => return Some(event),
+                    Taken::End => return None,
+                    // Registered before the lock is released: what comes after it wakes this
+                    // reader.
+                    Taken::Nothing(changed) => changed.notified_owned(),
                 }
-                let at = usize::try_from(cursor.next - stream.first).unwrap_or(usize::MAX);
-                let is_over = cursor.stream != STANDALONE && stream.open.is_empty();
-                if let Some(data) = stream.events.get(at).cloned() {
-                    let number = cursor.next;
-                    cursor.next += 1;
-                    stream.unread = stream.unread.max(cursor.next);
-                    let is_last = is_over && cursor.next == stream.end();
-                    stream.changed.notify_waiters();
-                    streams.trim();
-                    return Some(Event {
-                        number,
-                        data,
-                        is_last,
-                    });
-                }
-                if is_over || is_closed {
-                    return None;
-                }
-                // Registered before the lock is released: what comes after it wakes this reader.
-                Arc::clone(&stream.changed).notified_owned()
             };
             changed.await;
+        }
+    }
+
+    /// Returns what [`Self::next`] would, if that is there already.
+    pub(super) fn try_next(&self, cursor: &mut Cursor) -> Poll<Option<Event>> {
+        match self.lock().take(cursor) {
+            Taken::Event(event) => Poll::Ready(Some(event)),
+            Taken::End => Poll::Ready(None),
+            Taken::Nothing(_) => Poll::Pending,
         }
     }
 
@@ -288,7 +280,46 @@ impl EventLog {
     }
 }
 
+/// What a reader finds.
+enum Taken {
+    Event(Event),
+    /// Nothing will come any more.
+    End,
+    /// Nothing is there; what tells of changes.
+    Nothing(Arc<Notify>),
+}
+
 impl Streams {
+    /// Takes the next event of a stream.
+    fn take(&mut self, cursor: &mut Cursor) -> Taken {
+        let is_closed = self.is_closed;
+        let Some(stream) = self.by_number.get_mut(&cursor.stream) else {
+            return Taken::End;
+        };
+        if stream.reader != cursor.reader || cursor.next < stream.first {
+            return Taken::End;
+        }
+        let at = usize::try_from(cursor.next - stream.first).unwrap_or(usize::MAX);
+        let is_over = cursor.stream != STANDALONE && stream.open.is_empty();
+        if let Some(data) = stream.events.get(at).cloned() {
+            let number = cursor.next;
+            cursor.next += 1;
+            stream.unread = stream.unread.max(cursor.next);
+            let is_last = is_over && cursor.next == stream.end();
+            stream.changed.notify_waiters();
+            self.trim();
+            return Taken::Event(Event {
+                number,
+                data,
+                is_last,
+            });
+        }
+        if is_over || is_closed {
+            return Taken::End;
+        }
+        Taken::Nothing(Arc::clone(&stream.changed))
+    }
+
     /// Puts a new reader in charge of a stream.
     fn read_from(&mut self, number: u64, next: u64) -> Cursor {
         self.n_readers += 1;

@@ -1,6 +1,8 @@
 //! Streamable HTTP: POST sends, GET listens or resumes, DELETE ends.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +17,7 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::connection::HttpLink;
 use super::detachable::Detachable;
-use super::event_log::{Cursor, StreamError};
+use super::event_log::{Cursor, Event, StreamError};
 use super::reader::{Opening, event_stream};
 use super::server::Port;
 use super::{reply, request};
@@ -251,30 +253,54 @@ async fn answer(
     mut exchange: Detachable,
     patience: Duration,
 ) -> Response {
-    // The exchange is driven here, which saves a task; when this ends before it, it goes on by
-    // itself.
-    let first = async {
-        let next = link.log.next(&mut cursor);
-        tokio::pin!(next);
-        tokio::select! {
-            biased;
-            event = &mut next => event,
-            () = &mut exchange => next.await,
-        }
-    };
-    let first = match tokio::time::timeout(patience, first).await {
-        Ok(Some(event)) if event.is_last && event.number == 1 => {
+    let first = match first_event(link, &mut cursor, &mut exchange, patience).await {
+        Some(Some(event)) if event.is_last && event.number == 1 => {
             link.log.forget(cursor.stream);
             return reply::json(StatusCode::OK, event.data);
         }
-        Ok(first) => first,
-        Err(_) => None,
+        first => first.flatten(),
     };
     let opening = Opening {
         first,
         is_primed: primes(&session),
     };
     event_stream(Arc::clone(&link.log), cursor, session, opening)
+}
+
+/// Drives an exchange until the first event of its stream, which is `None` when the stream ends
+/// without one. Returns `None` when `patience` ends before that; the exchange goes on by itself
+/// when it is dropped.
+async fn first_event(
+    link: &HttpLink,
+    cursor: &mut Cursor,
+    exchange: &mut Detachable,
+    patience: Duration,
+) -> Option<Option<Event>> {
+    // Most answers come through the exchange. While it is driven here it is enough to look at the
+    // log after each step: to wait for the log as well would make every answer wake its own task.
+    let looking = std::future::poll_fn(|context| {
+        let driven = Pin::new(&mut *exchange).poll(context);
+        match link.log.try_next(cursor) {
+            Poll::Ready(event) => Poll::Ready(Some(event)),
+            Poll::Pending => driven.map(|()| None),
+        }
+    });
+    let started = tokio::time::Instant::now();
+    if let Ok(Some(event)) = tokio::time::timeout(patience.min(JSON_WITHIN), looking).await {
+        return Some(event);
+    }
+    let waiting = async {
+        let next = link.log.next(cursor);
+        tokio::pin!(next);
+        tokio::select! {
+            biased;
+            event = &mut next => event,
+            () = &mut *exchange => next.await,
+        }
+    };
+    tokio::time::timeout_at(started + patience, waiting)
+        .await
+        .ok()
 }
 
 fn primes(session: &ClientSession) -> bool {
