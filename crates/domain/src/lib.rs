@@ -18,5 +18,6 @@ pub mod protocol;
 pub mod record;
 pub mod redaction;
 pub mod rpc_error;
+pub mod scan;
 pub mod session;
 pub mod tool;

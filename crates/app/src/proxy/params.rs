@@ -4,33 +4,36 @@
 use std::borrow::Cow;
 
 use riglm_domain::message::RequestId;
+use riglm_domain::scan::{members, unescaped};
 use riglm_domain::session::ClientInfo;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-/// The members of a request's `params` that are read.
-#[derive(Debug, Default, Deserialize)]
+/// The members of a request's `params` that are read, as JSON text.
+#[derive(Debug, Default)]
 pub(crate) struct RequestParams<'a> {
     /// `name` of `tools/call` and `prompts/get`.
-    #[serde(borrow, default)]
-    name: Option<&'a RawValue>,
+    name: Option<&'a str>,
     /// `uri` of `resources/read`.
-    #[serde(borrow, default)]
-    uri: Option<&'a RawValue>,
+    uri: Option<&'a str>,
     /// `arguments` of `tools/call`.
-    #[serde(borrow, default)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
+    arguments: Option<&'a str>,
+    meta: Option<&'a str>,
 }
 
 impl<'a> RequestParams<'a> {
     /// Reads the JSON text of `params`; of anything but an object nothing is read.
     pub(crate) fn read(params: Option<&'a str>) -> Self {
-        params
-            .filter(|text| text.starts_with('{'))
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        let mut read = Self::default();
+        for (key, value) in params.into_iter().flat_map(members) {
+            match key.as_ref() {
+                "name" => read.name = Some(value),
+                "uri" => read.uri = Some(value),
+                "arguments" => read.arguments = Some(value),
+                "_meta" => read.meta = Some(value),
+                _ => {}
+            }
+        }
+        read
     }
 
     /// Returns the name; a name that is no string as the JSON text it is.
@@ -45,44 +48,33 @@ impl<'a> RequestParams<'a> {
 
     /// Returns the JSON text of the arguments.
     pub(crate) fn arguments(&self) -> Option<&'a str> {
-        self.arguments.map(RawValue::get)
+        self.arguments
     }
 
     /// Returns the progress token.
     pub(crate) fn progress_token(&self) -> Option<RequestId> {
-        #[derive(Deserialize)]
-        struct Meta<'a> {
-            #[serde(borrow, default, rename = "progressToken")]
-            progress_token: Option<&'a RawValue>,
-        }
-        let meta: Meta<'_> = serde_json::from_str(self.meta?.get()).ok()?;
-        RequestId::from_json(meta.progress_token?.get())
+        id_of(self.meta?, "progressToken")
     }
 }
 
-fn text_of(raw: &RawValue) -> Cow<'_, str> {
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    serde_json::from_str::<Text<'_>>(raw.get()).map_or(Cow::Borrowed(raw.get()), |text| text.0)
+fn text_of(json: &str) -> Cow<'_, str> {
+    unescaped(json).unwrap_or(Cow::Borrowed(json))
+}
+
+fn id_of(object: &str, member: &str) -> Option<RequestId> {
+    let (_, value) = members(object).find(|(key, _)| key == member)?;
+    RequestId::from_json(value)
 }
 
 /// Returns the member of `params` with this name when it is an id or a token.
 pub(crate) fn id_member(params: Option<&str>, member: IdMember) -> Option<RequestId> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Ids<'a> {
-        #[serde(borrow, default)]
-        request_id: Option<&'a RawValue>,
-        #[serde(borrow, default)]
-        progress_token: Option<&'a RawValue>,
-    }
-    let ids: Ids<'_> = serde_json::from_str(params?).ok()?;
-    let raw = match member {
-        IdMember::RequestId => ids.request_id,
-        IdMember::ProgressToken => ids.progress_token,
-    };
-    RequestId::from_json(raw?.get())
+    id_of(
+        params?,
+        match member {
+            IdMember::RequestId => "requestId",
+            IdMember::ProgressToken => "progressToken",
+        },
+    )
 }
 
 /// The members that name a request.
@@ -130,15 +122,9 @@ pub(crate) fn agreed_revision(result: &str) -> Option<String> {
 
 /// Returns whether the result of a tool call says `isError: true`.
 pub(crate) fn is_error_result(result: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Verdict {
-        #[serde(default, rename = "isError")]
-        is_error: Option<bool>,
-    }
-    // Most results do not have the member; looking for its name is far cheaper than parsing.
+    // Looking for the name anywhere is cheaper than finding the members, and mostly enough.
     memchr::memmem::find(result.as_bytes(), b"isError").is_some()
-        && serde_json::from_str::<Verdict>(result)
-            .is_ok_and(|verdict| verdict.is_error == Some(true))
+        && members(result).any(|(key, value)| key == "isError" && value == "true")
 }
 
 #[cfg(test)]
