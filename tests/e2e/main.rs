@@ -1,1 +1,20 @@
-//! Pending.
+//! The program end to end: what it records, and what is left after it was killed.
+
+mod crash;
+mod data_at_rest;
+mod recording;
+
+use riglm_tests::fixture::{Server, Upstream};
+
+/// Returns the unusual server.
+fn odd() -> Server {
+    Server::Odd(env!("CARGO_BIN_EXE_odd-server").into())
+}
+
+/// Returns the command of the unusual server over stdio.
+fn odd_over_stdio() -> Upstream {
+    Upstream::of_command(vec![
+        env!("CARGO_BIN_EXE_odd-server").into(),
+        "stdio".into(),
+    ])
+}

@@ -73,12 +73,21 @@ fn plain_tools() -> Vec<Step> {
     let long = format!(r#"{{"message":"{mebibyte}"}}"#);
     let calls: [(&str, &str); 13] = [
         ("echo", r#"{"message":"h\u00e9llo"}"#),
-        ("get-annotated-message", r#"{"messageType":"error","includeImage":true}"#),
+        (
+            "get-annotated-message",
+            r#"{"messageType":"error","includeImage":true}"#,
+        ),
         ("get-annotated-message", r#"{"messageType":"debug"}"#),
         ("get-env", "{}"),
         ("get-resource-links", r#"{"count":3}"#),
-        ("get-resource-reference", r#"{"resourceType":"Text","resourceId":1}"#),
-        ("get-resource-reference", r#"{"resourceType":"Blob","resourceId":2}"#),
+        (
+            "get-resource-reference",
+            r#"{"resourceType":"Text","resourceId":1}"#,
+        ),
+        (
+            "get-resource-reference",
+            r#"{"resourceType":"Blob","resourceId":2}"#,
+        ),
         ("get-structured-content", r#"{"location":"Chicago"}"#),
         ("get-sum", r#"{"a":1.5e0,"b":2}"#),
         ("get-tiny-image", "{}"),
@@ -133,9 +142,16 @@ fn asked_by_the_server() -> Vec<Step> {
     vec![
         Step::request(
             "sampling",
-            &call("300", "trigger-sampling-request", r#"{"prompt":"p","maxTokens":5}"#),
+            &call(
+                "300",
+                "trigger-sampling-request",
+                r#"{"prompt":"p","maxTokens":5}"#,
+            ),
         ),
-        Step::request("elicitation", &call("301", "trigger-elicitation-request", "{}")),
+        Step::request(
+            "elicitation",
+            &call("301", "trigger-elicitation-request", "{}"),
+        ),
         Step::request(
             "elicitation by URL",
             &call(
@@ -180,15 +196,30 @@ fn resources() -> Vec<Step> {
             "read a file",
             &read("402", "demo://resource/static/document/features.md"),
         ),
-        Step::request("read what the session made", &read("403", "demo://resource/session/x.gz")),
+        Step::request(
+            "read what the session made",
+            &read("403", "demo://resource/session/x.gz"),
+        ),
         Step::request("read nothing", &read("404", "demo://resource/none")),
-        Step::request("subscribe", &request_with("405", "resources/subscribe", &uri))
-            .sees("notifications/message", 1),
-        Step::request("updates on", &call("406", "toggle-subscriber-updates", "{}"))
-            .sees("notifications/resources/updated", 1),
-        Step::request("updates off", &call("407", "toggle-subscriber-updates", "{}")),
-        Step::request("unsubscribe", &request_with("408", "resources/unsubscribe", &uri))
-            .sees("notifications/message", 1),
+        Step::request(
+            "subscribe",
+            &request_with("405", "resources/subscribe", &uri),
+        )
+        .sees("notifications/message", 1),
+        Step::request(
+            "updates on",
+            &call("406", "toggle-subscriber-updates", "{}"),
+        )
+        .sees("notifications/resources/updated", 1),
+        Step::request(
+            "updates off",
+            &call("407", "toggle-subscriber-updates", "{}"),
+        ),
+        Step::request(
+            "unsubscribe",
+            &request_with("408", "resources/unsubscribe", &uri),
+        )
+        .sees("notifications/message", 1),
     ]
 }
 

@@ -1,4 +1,8 @@
 //! The protocol through the proxy, seen from outside: raw clients, raw servers, real processes.
+#![expect(
+    clippy::panic,
+    reason = "the functions that tests share report failures by panicking"
+)]
 
 mod bad_input;
 mod comparison;
@@ -26,7 +30,10 @@ fn odd() -> Server {
 
 /// Returns the command of the unusual server over stdio.
 fn odd_over_stdio() -> Upstream {
-    Upstream::of_command(vec![env!("CARGO_BIN_EXE_odd-server").into(), "stdio".into()])
+    Upstream::of_command(vec![
+        env!("CARGO_BIN_EXE_odd-server").into(),
+        "stdio".into(),
+    ])
 }
 
 /// Returns the answers of a client that also knows the unusual server's own request.

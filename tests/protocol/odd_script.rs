@@ -19,7 +19,10 @@ pub(crate) fn everything_odd() -> Script {
     steps.extend(asked_by_the_server());
     steps.extend(told_by_the_server());
     steps.extend(other_methods());
-    steps.push(Step::request("what the server saw", &call("\"seen\"", "seen", "{}")));
+    steps.push(Step::request(
+        "what the server saw",
+        &call("\"seen\"", "seen", "{}"),
+    ));
     Script::new(masks(), steps)
 }
 
@@ -51,7 +54,11 @@ pub(crate) fn batches() -> Script {
 
 fn lists() -> Vec<Step> {
     let page = |id: &str, cursor: &str| {
-        request_with(id, "tools/list", &format!(r#"{{"cursor":{cursor},"x":null}}"#))
+        request_with(
+            id,
+            "tools/list",
+            &format!(r#"{{"cursor":{cursor},"x":null}}"#),
+        )
     };
     vec![
         Step::request("first page", &request("1", "tools/list")),
@@ -124,11 +131,18 @@ fn calls() -> Vec<Step> {
 }
 
 fn asked_by_the_server() -> Vec<Step> {
-    ["sample", "elicit", "roots", "ping_client", "custom_request", "sample"]
-        .iter()
-        .enumerate()
-        .map(|(n, tool)| Step::request(tool, &call(&format!("3{n:02}"), tool, "{}")))
-        .collect()
+    [
+        "sample",
+        "elicit",
+        "roots",
+        "ping_client",
+        "custom_request",
+        "sample",
+    ]
+    .iter()
+    .enumerate()
+    .map(|(n, tool)| Step::request(tool, &call(&format!("3{n:02}"), tool, "{}")))
+    .collect()
 }
 
 fn told_by_the_server() -> Vec<Step> {
@@ -172,8 +186,14 @@ fn other_methods() -> Vec<Step> {
     .collect();
     steps.push(
         Step::new("notifications of the client")
-            .send(&notification("notifications/roots/list_changed", r#"{"x":1.0}"#))
-            .send(&notification("notifications/odd/told", r#"{"b":[1e3],"a":null}"#))
+            .send(&notification(
+                "notifications/roots/list_changed",
+                r#"{"x":1.0}"#,
+            ))
+            .send(&notification(
+                "notifications/odd/told",
+                r#"{"b":[1e3],"a":null}"#,
+            ))
             .send(&notification(
                 "notifications/progress",
                 r#"{"progressToken":"p","progress":0.70}"#,

@@ -34,10 +34,13 @@ async fn notifications_of_different_kinds_keep_their_order_up_to_the_answer() {
                     string_at(&message.text, &["method"]).unwrap_or_else(|| "answer".into())
                 })
                 .collect();
-            let mut expected =
-                ["notifications/progress", "notifications/message"].repeat(20);
+            let mut expected = ["notifications/progress", "notifications/message"].repeat(20);
             expected.push("answer");
-            assert_eq!(kinds, expected, "{downstream:?} to {:?}", upstream.transport);
+            assert_eq!(
+                kinds, expected,
+                "{downstream:?} to {:?}",
+                upstream.transport
+            );
         }
     }
 }
@@ -54,9 +57,12 @@ async fn messages_of_the_client_reach_the_server_in_their_order() {
                 .await;
         }
         let answer = line.client.request(&call("1", "seen", "{}")).await;
-        let seen = raw_at(&answer.text, &["result", "structuredContent", "notifications"])
-            .and_then(|list| serde_json::from_str::<Vec<String>>(&list).ok())
-            .expect("the server lists what it was told");
+        let seen = raw_at(
+            &answer.text,
+            &["result", "structuredContent", "notifications"],
+        )
+        .and_then(|list| serde_json::from_str::<Vec<String>>(&list).ok())
+        .expect("the server lists what it was told");
         let numbers: Vec<String> = seen
             .iter()
             .filter_map(|text| raw_at(text, &["params", "n"]))
@@ -142,7 +148,11 @@ async fn progress_of_calls_in_flight_together_comes_on_the_stream_of_each() {
                 n.is_none_or(|n| message.stream != post(n))
             })
             .collect();
-        assert!(misplaced.is_empty(), "{:?}: {misplaced:?}", upstream.transport);
+        assert!(
+            misplaced.is_empty(),
+            "{:?}: {misplaced:?}",
+            upstream.transport
+        );
         assert_eq!(progress.len(), 20);
     }
 }

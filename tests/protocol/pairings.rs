@@ -59,7 +59,11 @@ async fn two_direct_conversations_with_the_odd_server_are_alike() {
         // The transports of one server differ in nothing but framing, so all runs agree.
         assert_eq!(runs[0].difference(&runs[1]), None);
         assert_eq!(runs[1].difference(&runs[2]), None);
-        assert!(runs[0].n_messages() >= 3, "{} messages", runs[0].n_messages());
+        assert!(
+            runs[0].n_messages() >= 3,
+            "{} messages",
+            runs[0].n_messages()
+        );
     }
 }
 

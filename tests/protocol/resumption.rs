@@ -67,7 +67,11 @@ async fn event_ids_are_the_proxys_own_and_never_repeat_in_a_session() {
         .collect();
     assert!(ids.len() >= 20, "{ids:?}");
     assert!(!ids.iter().any(|id| id.starts_with("odd:")), "{ids:?}");
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{ids:?}");
+    assert_eq!(
+        ids.iter().collect::<HashSet<_>>().len(),
+        ids.len(),
+        "{ids:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,1 +1,219 @@
-//! Pending.
+//! The life of a session: its id, its own upstream, and every way to end it.
+
+use std::time::Duration;
+
+use http::Method;
+use riglm_tests::client::RawClient;
+use riglm_tests::envelope::{integer_at, raw_at};
+use riglm_tests::fixture::Transport;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::{command_line, descendants, eventually, is_alive, survivors};
+use riglm_tests::riglm::{Line, Options, Riglm};
+use tempfile::TempDir;
+use url::Url;
+
+use crate::{answers, connected, odd, odd_over_stdio};
+
+/// How long a child of an ended session may live on.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Returns the process id of the server behind a client.
+async fn server_pid(client: &RawClient) -> u32 {
+    let answer = client.request(&call("\"pid\"", "pid", "{}")).await;
+    integer_at(&answer.text, &["result", "structuredContent", "pid"])
+        .and_then(|pid| u32::try_from(pid).ok())
+        .unwrap_or_else(|| panic!("no process id in {}", answer.text))
+}
+
+/// Returns a figure of the HTTP server's own count of its sessions.
+async fn stat(server: &Url, name: &str) -> i64 {
+    let url = server.join("/stats").expect("the path is valid");
+    let answer = plain_http::exchange(Method::GET, &url, &[], "")
+        .await
+        .unwrap_or_else(|error| panic!("{}", error.0));
+    integer_at(&answer.body, &[name]).unwrap_or_else(|| panic!("{}", answer.body))
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_unknown_and_its_server_gone() {
+    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let pid = server_pid(&line.client).await;
+    assert!(is_alive(pid));
+    let status = line.client.delete().await;
+    assert!((200..300).contains(&status), "DELETE answered {status}");
+    assert_eq!(line.client.send(&request("9", "ping")).await.status, 404);
+    assert_eq!(line.client.open_stream(None).await, 404);
+    assert_eq!(line.client.delete().await, 404);
+    assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn deleting_a_session_deletes_that_of_the_upstream() {
+    let upstream = odd().start(Transport::Streamable).await;
+    let server = upstream.url.clone().expect("the server has an address");
+    let line = connected(Transport::Streamable, &upstream).await;
+    assert_eq!(stat(&server, "open").await, 1);
+    line.client.delete().await;
+    let end = std::time::Instant::now() + GRACE;
+    while stat(&server, "deleted").await == 0 {
+        assert!(
+            std::time::Instant::now() < end,
+            "the upstream got no DELETE"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_the_upstream_forgot_goes_on_with_a_new_one() {
+    let upstream = odd().start(Transport::Streamable).await;
+    let server = upstream.url.clone().expect("the server has an address");
+    let line = connected(Transport::Streamable, &upstream).await;
+    let forget = [("mcp-session-id", "odd-session-1")];
+    plain_http::exchange(Method::DELETE, &server, &forget, "")
+        .await
+        .unwrap_or_else(|error| panic!("{}", error.0));
+    let seen = line.client.request(&call("1", "seen", "{}")).await;
+    let told = |member: &str| {
+        let path = ["result", "structuredContent", member];
+        raw_at(&seen.text, &path).unwrap_or_else(|| panic!("no {member} in {}", seen.text))
+    };
+    assert_eq!(
+        Some(told("initialize")),
+        raw_at(&initialize("0", "2025-11-25"), &["params"]),
+        "the new session was opened in the name of the client"
+    );
+    assert!(told("notifications").contains("notifications/initialized"));
+    assert_eq!(told("calls"), "1", "the call was made once");
+    assert_eq!(stat(&server, "open").await, 1);
+}
+
+#[tokio::test]
+async fn every_client_has_a_server_of_its_own() {
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let riglm = Riglm::serve(&odd_over_stdio(), data_dir.path(), &Options::default()).await;
+    let mut pids = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let client = riglm.client(answers());
+        client.initialize(&initialize("0", "2025-11-25")).await;
+        pids.push(server_pid(&client).await);
+        clients.push(client);
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    assert_eq!(pids.len(), 3);
+}
+
+#[tokio::test]
+async fn session_ids_are_long_visible_ascii_and_not_the_upstreams() {
+    let upstream = odd().start(Transport::Streamable).await;
+    let line = connected(Transport::Streamable, &upstream).await;
+    let id = line.client.session_id().expect("the session has an id");
+    assert!(id.len() >= 22, "{id} has too few bits");
+    assert!(id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{id}");
+    assert!(!id.contains("odd-session"), "{id}");
+}
+
+#[tokio::test]
+async fn closed_input_ends_the_proxy_and_its_server() {
+    let mut line = connected(Transport::Stdio, &odd_over_stdio()).await;
+    let pid = server_pid(&line.client).await;
+    line.client.close_input().await;
+    let status = line.client.process().ended(GRACE).await;
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn input_that_closes_right_after_a_call_still_gets_its_answer() {
+    let mut line = connected(Transport::Stdio, &odd_over_stdio()).await;
+    line.client
+        .send(&call("\"last\"", "sleep", r#"{"ms":200}"#))
+        .await;
+    line.client.close_input().await;
+    line.client.answer("\"last\"").await;
+    assert_eq!(line.client.process().ended(GRACE).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_termination_signal_ends_the_proxy_cleanly_with_open_streams() {
+    let mut line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let pid = server_pid(&line.client).await;
+    let riglm = line.riglm.as_mut().expect("the proxy listens");
+    assert_eq!(riglm.stop().await, Some(0));
+    assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_call_in_flight_is_answered_before_the_proxy_ends() {
+    let mut line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    line.client
+        .send(&call("\"last\"", "sleep", r#"{"ms":500}"#))
+        .await;
+    let riglm = line.riglm.as_mut().expect("the proxy listens");
+    assert_eq!(riglm.stop().await, Some(0));
+    line.client.answer("\"last\"").await;
+}
+
+#[tokio::test]
+async fn a_legacy_client_that_leaves_takes_its_server_along() {
+    let line = connected(Transport::Legacy, &odd_over_stdio()).await;
+    let pid = server_pid(&line.client).await;
+    line.client.drop_streams();
+    assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_stdio_server_that_died_is_started_again_for_the_same_session() {
+    for downstream in Transport::ALL {
+        let line = connected(downstream, &odd_over_stdio()).await;
+        let before = server_pid(&line.client).await;
+        let failed = line.client.request(&call("1", "exit", "{}")).await;
+        assert!(
+            raw_at(&failed.text, &["error"]).is_some(),
+            "{}",
+            failed.text
+        );
+        let after = server_pid(&line.client).await;
+        assert_ne!(before, after);
+        let seen = line.client.request(&call("2", "seen", "{}")).await;
+        let told = raw_at(&seen.text, &["result", "structuredContent", "initialize"]);
+        assert_eq!(
+            told,
+            raw_at(&initialize("0", "2025-11-25"), &["params"]),
+            "the new server was initialised as the old one"
+        );
+        let left = eventually(GRACE, || (!is_alive(before)).then_some(())).await;
+        assert!(left.is_some(), "the old server lives on");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_without_clients_starts_no_server() {
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let riglm = Riglm::serve(&odd_over_stdio(), data_dir.path(), &Options::default()).await;
+    let servers: Vec<String> = descendants(riglm.process.pid())
+        .into_iter()
+        .map(command_line)
+        .filter(|command| command.contains("odd-server"))
+        .collect();
+    assert_eq!(servers, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_killed_proxy_leaves_no_server_behind() {
+    let mut line = Line::through(
+        Transport::Streamable,
+        &odd_over_stdio(),
+        &Options::default(),
+        answers(),
+    )
+    .await;
+    line.client.initialize(&initialize("0", "2025-11-25")).await;
+    let pid = server_pid(&line.client).await;
+    let riglm = line.riglm.as_mut().expect("the proxy listens");
+    riglm.process.kill().await;
+    assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
+}

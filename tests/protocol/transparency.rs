@@ -39,7 +39,10 @@ async fn ids_1_and_text_1_in_flight_get_their_own_answers() {
         let second = line.client.request(&quick).await;
         assert!(second.text.contains("quick"), "{}", second.text);
         let first = line.client.answer("1").await;
-        assert_eq!(raw_at(&first.text, &["result", "content"]).as_deref(), Some("[]"));
+        assert_eq!(
+            raw_at(&first.text, &["result", "content"]).as_deref(),
+            Some("[]")
+        );
     }
 }
 
@@ -88,7 +91,11 @@ async fn no_progress_is_made_up_for_a_call_that_asked_for_none() {
     let line = connected(Transport::Streamable, &odd_over_stdio()).await;
     line.client.request(&call("1", "progress", "{}")).await;
     let progress = line.client.received();
-    assert!(!progress.iter().any(|m| m.is_method("notifications/progress")));
+    assert!(
+        !progress
+            .iter()
+            .any(|m| m.is_method("notifications/progress"))
+    );
 }
 
 #[tokio::test]
@@ -159,7 +166,10 @@ async fn a_failing_tool_stays_a_result() {
 #[tokio::test]
 async fn arguments_and_results_are_not_validated_on_the_way() {
     let line = connected(Transport::Streamable, &odd_over_stdio()).await;
-    let answer = line.client.request(&call("1", "echo", r#"{"text":7.50}"#)).await;
+    let answer = line
+        .client
+        .request(&call("1", "echo", r#"{"text":7.50}"#))
+        .await;
     assert_eq!(
         raw_at(&answer.text, &["result", "content"]).as_deref(),
         Some(r#"[{"type":"text","text":7.50}]"#)
@@ -171,7 +181,10 @@ async fn arguments_and_results_are_not_validated_on_the_way() {
 #[tokio::test]
 async fn structured_content_without_content_gets_none_added() {
     let line = connected(Transport::Streamable, &odd_over_stdio()).await;
-    let answer = line.client.request(&call("1", "structured_only", "{}")).await;
+    let answer = line
+        .client
+        .request(&call("1", "structured_only", "{}"))
+        .await;
     assert_eq!(
         result(&answer),
         r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#
@@ -190,16 +203,27 @@ async fn fields_of_tools_that_a_typed_model_loses_survive() {
         r#""title":null"#,
         r#""n":-0.0"#,
     ] {
-        assert!(answer.text.contains(kept), "{kept} is lost in {}", answer.text);
+        assert!(
+            answer.text.contains(kept),
+            "{kept} is lost in {}",
+            answer.text
+        );
     }
 }
 
 #[tokio::test]
 async fn unknown_params_reach_the_server() {
     let line = connected(Transport::Streamable, &odd_over_stdio()).await;
-    let params = r#"{"b":[1.0,1e3,0.70],"a":null,"\u0063":18446744073709551616,"task":{"ttl":6e4}}"#;
-    let answer = line.client.request(&request_with("1", "odd/echo", params)).await;
-    assert_eq!(raw_at(&answer.text, &["result", "params"]).as_deref(), Some(params));
+    let params =
+        r#"{"b":[1.0,1e3,0.70],"a":null,"\u0063":18446744073709551616,"task":{"ttl":6e4}}"#;
+    let answer = line
+        .client
+        .request(&request_with("1", "odd/echo", params))
+        .await;
+    assert_eq!(
+        raw_at(&answer.text, &["result", "params"]).as_deref(),
+        Some(params)
+    );
 }
 
 #[tokio::test]
@@ -235,7 +259,10 @@ async fn every_revision_is_negotiated_between_client_and_server() {
         let agreed = string_at(&answer.text, &["result", "protocolVersion"]);
         assert_eq!(agreed.as_deref(), Some(revision));
         let told = seen(&line.client, "initialize").await;
-        assert_eq!(string_at(&told, &["protocolVersion"]).as_deref(), Some(revision));
+        assert_eq!(
+            string_at(&told, &["protocolVersion"]).as_deref(),
+            Some(revision)
+        );
     }
 }
 
@@ -281,16 +308,28 @@ async fn instructions_and_server_info_pass() {
 async fn what_the_server_asks_and_the_client_answers_is_verbatim() {
     for downstream in Transport::ALL {
         let line = connected(downstream, &odd_over_stdio()).await;
-        for (id, tool) in [("1", "custom_request"), ("2", "sample"), ("3", "custom_request")] {
+        for (id, tool) in [
+            ("1", "custom_request"),
+            ("2", "sample"),
+            ("3", "custom_request"),
+        ] {
             let answer = line.client.request(&call(id, tool, "{}")).await;
-            let method = if tool == "sample" { "sampling/createMessage" } else { "odd/ask" };
+            let method = if tool == "sample" {
+                "sampling/createMessage"
+            } else {
+                "odd/ask"
+            };
             let asked = line.client.method_after(0, method, 1).await;
             let asked = asked.last().expect("the server asked");
             let expected = answers().to(&asked.text).remove(0);
             let content = raw_at(&answer.text, &["result", "content"]).expect("content");
             let blocks: Vec<serde_json::Value> =
                 serde_json::from_str(&content).expect("the content is JSON");
-            assert_eq!(blocks[0]["text"].as_str(), Some(expected.as_str()), "{downstream:?}");
+            assert_eq!(
+                blocks[0]["text"].as_str(),
+                Some(expected.as_str()),
+                "{downstream:?}"
+            );
         }
     }
 }
@@ -300,8 +339,12 @@ async fn a_cancellation_reaches_the_server_and_ends_the_call_without_an_answer()
     for downstream in Transport::ALL {
         let line = connected(downstream, &odd_over_stdio()).await;
         line.client.send(&call("\"c\"", "wait_cancel", "{}")).await;
-        line.client.method_after(0, "notifications/message", 1).await;
-        line.client.send(&riglm_tests::messages::cancelled("\"c\"")).await;
+        line.client
+            .method_after(0, "notifications/message", 1)
+            .await;
+        line.client
+            .send(&riglm_tests::messages::cancelled("\"c\""))
+            .await;
         let seen = line
             .client
             .method_after(0, "notifications/odd/cancelled", 1)

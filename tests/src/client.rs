@@ -206,11 +206,7 @@ impl RawClient {
     /// Waits for the answer to `id` among the messages from number `start` on.
     pub async fn answer_after(&self, start: usize, id: &str) -> Received {
         self.wait(&format!("the answer to request {id}"), |messages| {
-            messages
-                .iter()
-                .skip(start)
-                .find(|m| m.answers(id))
-                .cloned()
+            messages.iter().skip(start).find(|m| m.answers(id)).cloned()
         })
         .await
     }

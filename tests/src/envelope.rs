@@ -68,11 +68,9 @@ impl Envelope {
 /// Returns the raw text at a path of member names below `text`, for example
 /// `["params", "_meta", "progressToken"]`.
 pub fn raw_at(text: &str, path: &[&str]) -> Option<String> {
-    let mut current = text.to_owned();
-    for name in path {
-        current = Envelope::one(&current)?.member(name)?.to_owned();
-    }
-    Some(current)
+    path.iter().try_fold(text.to_owned(), |current, name| {
+        Envelope::one(&current)?.member(name).map(str::to_owned)
+    })
 }
 
 /// Returns the string at a path, unescaped.

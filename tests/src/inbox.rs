@@ -68,8 +68,7 @@ impl Inbox {
     /// Adds a message and wakes those who wait.
     pub fn push(&self, message: Received) {
         self.note(format!("<- {:?} {}", message.stream, message.text));
-        self.messages
-            .send_modify(|messages| messages.push(message));
+        self.messages.send_modify(|messages| messages.push(message));
     }
 
     /// Adds a line to the history; long ones are cut.
@@ -102,7 +101,10 @@ impl Inbox {
 
     /// Returns the history as text, one line a message.
     pub fn history(&self) -> String {
-        let lines = self.history.lock().expect("no holder of the history panics");
+        let lines = self
+            .history
+            .lock()
+            .expect("no holder of the history panics");
         lines.iter().fold(String::new(), |mut text, line| {
             let _ = writeln!(text, "  {line}");
             text

@@ -23,6 +23,7 @@ pub mod normalise;
 pub mod odd;
 pub mod plain_http;
 pub mod process;
+pub mod relay;
 pub mod riglm;
 pub mod script;
 pub mod sse;

@@ -20,7 +20,10 @@ pub fn initialize_with(id: &str, revision: &str, capabilities: &str) -> String {
 
 /// Returns a request without params.
 pub fn request(id: &str, method: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{}}}"#, quoted(method))
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":{}}}"#,
+        quoted(method)
+    )
 }
 
 /// Returns a request with these raw params.

@@ -10,7 +10,10 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-app", &["riglm-ports", "riglm-domain"]),
     ("riglm-adapters-storage", &["riglm-ports", "riglm-domain"]),
-    ("riglm-adapters-prediction", &["riglm-ports", "riglm-domain"]),
+    (
+        "riglm-adapters-prediction",
+        &["riglm-ports", "riglm-domain"],
+    ),
     (
         "riglm-adapters-mcp",
         &["riglm-app", "riglm-ports", "riglm-domain"],
@@ -101,8 +104,15 @@ fn workspace_violation(arrow: &Arrow, allowed: &BTreeMap<&str, &[&str]>) -> Opti
     let Some(targets) = allowed.get(from.as_str()) else {
         return Some(format!("{from} is no known crate of the workspace"));
     };
-    if !is_dev && arrow.features.iter().any(|f| f == "fake" || f == "contract") {
-        return Some(format!("{from} uses the test features of {to} outside tests"));
+    if !is_dev
+        && arrow
+            .features
+            .iter()
+            .any(|f| f == "fake" || f == "contract")
+    {
+        return Some(format!(
+            "{from} uses the test features of {to} outside tests"
+        ));
     }
     let for_tests = *is_dev && (to == "riglm-ports" || to == "riglm-domain" || to == "riglm-tests");
     if targets.contains(&to.as_str()) || for_tests {

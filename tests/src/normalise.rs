@@ -53,8 +53,7 @@ impl Masks {
     /// Returns these masks with one more, applied after the others.
     #[must_use]
     pub fn and(mut self, pattern: &str, replacement: &str) -> Self {
-        let pattern =
-            Regex::new(pattern).unwrap_or_else(|error| panic!("mask {pattern}: {error}"));
+        let pattern = Regex::new(pattern).unwrap_or_else(|error| panic!("mask {pattern}: {error}"));
         self.rules.push((pattern, replacement.to_owned()));
         self
     }
@@ -64,7 +63,9 @@ impl Masks {
         self.rules
             .iter()
             .fold(without_layout(message), |text, (pattern, replacement)| {
-                pattern.replace_all(&text, replacement.as_str()).into_owned()
+                pattern
+                    .replace_all(&text, replacement.as_str())
+                    .into_owned()
             })
     }
 }

@@ -7,11 +7,15 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
 
 /// The most that is read of an answer that is no stream.
 const BODY_LIMIT: usize = 64 << 20;
+
+/// How long a whole answer may take.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why there was no answer.
 #[derive(Debug)]
@@ -95,6 +99,45 @@ pub async fn collect(response: Response<Incoming>) -> Result<Answer, Unanswered>
     })
 }
 
+/// Sends raw bytes on a new connection and returns the status of the answer.
+///
+/// The answer may come before all bytes are sent, as that to a body which is too large does;
+/// what cannot be sent any more is dropped.
+///
+/// # Errors
+///
+/// Returns [`Unanswered`] when no status line came within ten seconds.
+pub async fn status_of_raw(url: &Url, request: &[u8]) -> Result<u16, Unanswered> {
+    let socket = TcpStream::connect(url.authority())
+        .await
+        .map_err(|error| Unanswered(format!("connect: {error}")))?;
+    let (mut input, mut output) = socket.into_split();
+    let send = async {
+        // The other side may have closed its half; the answer is what counts.
+        let _ = output.write_all(request).await;
+        std::future::pending::<()>().await;
+    };
+    let receive = async {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n") {
+            head.push(input.read_u8().await?);
+        }
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&head).into_owned())
+    };
+    let received = tokio::select! {
+        () = send => return Err(Unanswered("nothing was awaited".into())),
+        received = tokio::time::timeout(DEADLINE, receive) => received,
+    };
+    match received {
+        Ok(Ok(line)) => line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .ok_or_else(|| Unanswered(format!("status line {line:?}"))),
+        other => Err(Unanswered(format!("{other:?}"))),
+    }
+}
+
 /// Sends a request and returns its whole answer, which must come within ten seconds.
 ///
 /// # Errors
@@ -106,7 +149,6 @@ pub async fn exchange(
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
 ) -> Result<Answer, Unanswered> {
-    const DEADLINE: Duration = Duration::from_secs(10);
     let headers: Vec<(String, String)> = headers
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))

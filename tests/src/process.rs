@@ -78,11 +78,8 @@ impl Process {
     ) -> T {
         let search = |lines: &Vec<String>| lines.iter().find_map(|line| find(line));
         let mut lines = self.lines.clone();
-        let waited = tokio::time::timeout(
-            deadline,
-            lines.wait_for(|lines| search(lines).is_some()),
-        )
-        .await;
+        let waited =
+            tokio::time::timeout(deadline, lines.wait_for(|lines| search(lines).is_some())).await;
         let found = match waited {
             Ok(Ok(lines)) => search(&lines),
             _ => None,
@@ -160,6 +157,13 @@ pub fn is_alive(pid: u32) -> bool {
     status_fields(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z"))
 }
 
+/// Returns the command line of a process, its words joined by spaces; empty when it is gone.
+pub fn command_line(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+        .unwrap_or_default()
+        .replace('\0', " ")
+}
+
 /// Waits until none of these processes is alive and returns those that still are.
 pub async fn survivors(pids: &[u32], deadline: Duration) -> Vec<u32> {
     let alive = || pids.iter().copied().filter(|pid| is_alive(*pid)).collect();
@@ -219,10 +223,7 @@ fn status_fields(pid: u32) -> Option<Vec<String>> {
     Some(fields.split(' ').map(str::to_owned).collect())
 }
 
-fn keep_lines(
-    source: impl AsyncRead + Unpin + Send + 'static,
-    sender: watch::Sender<Vec<String>>,
-) {
+fn keep_lines(source: impl AsyncRead + Unpin + Send + 'static, sender: watch::Sender<Vec<String>>) {
     tokio::spawn(async move {
         let mut reader = BufReader::new(source);
         let mut line = Vec::new();

@@ -152,7 +152,9 @@ pub fn serve_command(
     mode: &[&str],
 ) -> tokio::process::Command {
     let mut command = process::command(binary::riglm(), &["serve"]);
-    command.args(mode).args(["--strategy", "none", "--control", "off"]);
+    command
+        .args(mode)
+        .args(["--strategy", "none", "--control", "off"]);
     command.arg("--data-dir").arg(data_dir);
     if let Some(text) = &options.configuration {
         let file = data_dir.join("test.toml");
@@ -161,6 +163,11 @@ pub fn serve_command(
     }
     command.args(&options.arguments);
     command.args(upstream.as_arguments());
-    command.envs(options.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(
+        options
+            .environment
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
     command
 }

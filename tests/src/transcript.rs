@@ -149,7 +149,10 @@ mod tests {
         let a = transcript(&[r#"{"id":1,"result":{"n":1.0}}"#]);
         let b = transcript(&[r#"{"id":1,"result":{"n":1}}"#]);
         let report = a.difference(&b).expect("1.0 is not 1");
-        assert!(report.contains("first difference at character 23"), "{report}");
+        assert!(
+            report.contains("first difference at character 23"),
+            "{report}"
+        );
     }
 
     #[test]

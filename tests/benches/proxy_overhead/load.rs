@@ -28,7 +28,9 @@ impl Case {
 
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Call(bytes) if bytes >= 1_000_000 => format!("tools/call {} MB", bytes / 1_000_000),
+            Self::Call(bytes) if bytes >= 1_000_000 => {
+                format!("tools/call {} MB", bytes / 1_000_000)
+            }
             Self::Call(bytes) => format!("tools/call {} kB", bytes / 1_000),
             Self::List(n_tools) => format!("tools/list {n_tools} tools"),
         }
@@ -79,7 +81,11 @@ pub(crate) fn merge(samples: Vec<Sample>) -> Figures {
         .collect();
     all.sort_by(f64::total_cmp);
     let at = |share: f64| all[((all.len() - 1) as f64 * share).round() as usize];
-    Figures { p50_us: at(0.5), p99_us: at(0.99), cpu_us: cpu.as_secs_f64() * 1e6 / all.len() as f64 }
+    Figures {
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+        cpu_us: cpu.as_secs_f64() * 1e6 / all.len() as f64,
+    }
 }
 
 /// A server, a relay or a proxy with a session open on it.
@@ -97,15 +103,26 @@ impl Target {
         address: SocketAddr,
         process: Option<u32>,
     ) -> Self {
-        let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        let stream = tokio::net::TcpStream::connect(address)
+            .await
+            .expect("a connection");
         stream.set_nodelay(true).expect("TCP_NODELAY");
-        let (connection, driver) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .expect("HTTP");
         tokio::spawn(driver);
-        let mut target = Self { name, connection, session: None, process, last_id: 0 };
+        let mut target = Self {
+            name,
+            connection,
+            session: None,
+            process,
+            last_id: 0,
+        };
         let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
         target.post(hello.into()).await;
-        target.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()).await;
+        target
+            .post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into())
+            .await;
         target
     }
 
@@ -120,12 +137,20 @@ impl Target {
             let start = Instant::now();
             let answer = self.post(body).await;
             latencies.push(start.elapsed());
-            let is_whole = answer.len() + 200 > if matches!(case, Case::Call(_)) { size } else { 0 };
+            let is_whole = answer.len() + 200
+                > if matches!(case, Case::Call(_)) {
+                    size
+                } else {
+                    0
+                };
             assert!(is_whole && !answer.is_empty(), "{}: {answer:?}", self.name);
         }
         // What a hop does after its reply belongs to the request as well.
         tokio::time::sleep(Duration::from_millis(60)).await;
-        Sample { latencies, cpu: self.cpu() - cpu_before }
+        Sample {
+            latencies,
+            cpu: self.cpu() - cpu_before,
+        }
     }
 
     async fn post(&mut self, body: String) -> Bytes {
@@ -138,12 +163,26 @@ impl Target {
         }
         let request = request.body(Full::from(body)).expect("a request");
         self.connection.ready().await.expect("an open connection");
-        let response = self.connection.send_request(request).await.expect("an answer");
-        assert!(response.status().is_success(), "{}: {}", self.name, response.status());
+        let response = self
+            .connection
+            .send_request(request)
+            .await
+            .expect("an answer");
+        assert!(
+            response.status().is_success(),
+            "{}: {}",
+            self.name,
+            response.status()
+        );
         if let Some(session) = response.headers().get("mcp-session-id") {
             self.session = Some(session.to_str().expect("ASCII").to_owned());
         }
-        response.into_body().collect().await.expect("a body").to_bytes()
+        response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes()
     }
 
     /// Returns the CPU time that the process of the target has used.
@@ -156,7 +195,11 @@ impl Target {
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
         for task in tasks.flatten() {
             let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+            nanos += text
+                .split(' ')
+                .next()
+                .and_then(|n| n.parse::<u64>().ok())
+                .unwrap_or(0);
         }
         Duration::from_nanos(nanos)
     }

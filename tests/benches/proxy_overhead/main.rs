@@ -1,7 +1,7 @@
 //! What one hop costs: the same requests sent directly, through a bare relay, and through riglm
 //! with recording on, in one run.
 //!
-//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--riglm PATH]`
+//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH]`
 //!
 //! The relay and riglm are processes of their own; their CPU time is what the operating system
 //! charged them for. Rounds of the three targets alternate, so that a slow moment of the machine
@@ -38,7 +38,15 @@ fn main() {
     let program = value_of("--riglm").map_or_else(riglm_program, PathBuf::from);
     let riglm = Process::start(
         Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--control", "off", "--strategy", "none"])
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--control",
+                "off",
+                "--strategy",
+                "none",
+            ])
             .args(["--upstream", &format!("http://{upstream}/mcp")])
             .arg("--data-dir")
             .arg(data.path())
@@ -55,7 +63,11 @@ fn main() {
             Target::connect("riglm", riglm.address, Some(riglm.child.id())).await,
         ];
         let mut results = Vec::new();
-        for case in Case::ALL {
+        let only = value_of("--only").unwrap_or_default();
+        for case in Case::ALL
+            .into_iter()
+            .filter(|case| case.name().contains(&only))
+        {
             for target in &mut targets {
                 target.run(case, case.requests() / 4).await; // Warms up.
             }
@@ -83,9 +95,17 @@ impl Process {
         let stderr = child.stderr.take().expect("standard error is a pipe");
         let mut lines = BufReader::new(stderr).lines();
         let address = loop {
-            let line = lines.next().expect("the process says where it listens").expect("UTF-8");
+            let line = lines
+                .next()
+                .expect("the process says where it listens")
+                .expect("UTF-8");
             if let Some((_, rest)) = line.split_once("http://") {
-                break rest.split('/').next().unwrap_or(rest).parse().expect("an address");
+                break rest
+                    .split('/')
+                    .next()
+                    .unwrap_or(rest)
+                    .parse()
+                    .expect("an address");
             }
         };
         std::thread::spawn(move || lines.for_each(drop));

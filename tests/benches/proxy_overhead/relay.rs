@@ -14,15 +14,21 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 /// Serves until the process is ended.
 pub(crate) fn run(upstream: SocketAddr) {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        eprintln!("listening on http://{}/mcp", listener.local_addr().expect("an address"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a free port");
+        eprintln!(
+            "listening on http://{}/mcp",
+            listener.local_addr().expect("an address")
+        );
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let client: Client<_, Full<Bytes>> =
-            Client::builder(TokioExecutor::new()).build(connector);
+        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
         loop {
             let (stream, _) = listener.accept().await.expect("a connection");
             stream.set_nodelay(true).expect("TCP_NODELAY");

@@ -10,11 +10,17 @@ pub(crate) fn print(results: &[(Case, [Figures; 3])]) {
     println!("|---|---|---|---|---|");
     for (case, [direct, relay, riglm]) in results {
         let added = |hop: &Figures| {
-            [hop.p50_us - direct.p50_us, hop.p99_us - direct.p99_us, hop.cpu_us]
+            [
+                hop.p50_us - direct.p50_us,
+                hop.p99_us - direct.p99_us,
+                hop.cpu_us,
+            ]
         };
         let (relay, riglm) = (added(relay), added(riglm));
         let cell = |values: [f64; 3]| values.map(|value| format!("{value:.0}")).join(" / ");
-        let ratio = [0, 1, 2].map(|at| format!("{:.2}", riglm[at] / relay[at])).join(" / ");
+        let ratio = [0, 1, 2]
+            .map(|at| format!("{:.2}", riglm[at] / relay[at]))
+            .join(" / ");
         println!(
             "| {} | {:.0} | {} | {} | {ratio} |",
             case.name(),

@@ -27,10 +27,15 @@ pub(crate) fn start() -> SocketAddr {
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let listener =
-                tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-            tell.send(listener.local_addr().expect("an address")).expect("somebody waits");
-            let lists = Arc::new(Lists { of_100: tool_list(100), of_1000: tool_list(1_000) });
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+                .await
+                .expect("a free port");
+            tell.send(listener.local_addr().expect("an address"))
+                .expect("somebody waits");
+            let lists = Arc::new(Lists {
+                of_100: tool_list(100),
+                of_1000: tool_list(1_000),
+            });
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 stream.set_nodelay(true).expect("TCP_NODELAY");
@@ -83,7 +88,12 @@ async fn answer(
     request: Request<Incoming>,
     lists: Arc<Lists>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(|body| body.to_bytes())
+        .unwrap_or_default();
     let Ok(call) = serde_json::from_slice::<Call<'_>>(&body) else {
         return Ok(status(405));
     };
@@ -102,9 +112,10 @@ async fn answer(
     };
     let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.get());
     let mut response = Response::new(Full::from(text));
-    response
-        .headers_mut()
-        .insert("content-type", http::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        "content-type",
+        http::HeaderValue::from_static("application/json"),
+    );
     Ok(response)
 }
 

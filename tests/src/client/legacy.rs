@@ -61,9 +61,10 @@ impl Legacy {
         };
         match sent.await {
             Ok(answer) => {
-                shared
-                    .inbox
-                    .note(format!("!! POST answered {} {}", answer.status, answer.body));
+                shared.inbox.note(format!(
+                    "!! POST answered {} {}",
+                    answer.status, answer.body
+                ));
                 Delivery {
                     status: answer.status,
                     headers: answer.headers,

@@ -92,8 +92,7 @@ impl Streamable {
             .filter(|envelope| envelope.is_request())
             .find_map(|envelope| envelope.id().map(str::to_owned));
         let stream = Stream::Post(id.unwrap_or_else(|| "-".into()));
-        let opened =
-            plain_http::open(Method::POST, &self.url, &headers, text.to_owned()).await;
+        let opened = plain_http::open(Method::POST, &self.url, &headers, text.to_owned()).await;
         let response = match opened {
             Ok(response) => response,
             Err(error) => {

@@ -47,6 +47,8 @@ pub(super) async fn take(
         return (StatusCode::NOT_FOUND, "odd: no such session").into_response();
     };
     session.seen(|seen| seen.headers = as_json(&headers));
-    session.accept(String::from_utf8_lossy(&body).into_owned()).await;
+    session
+        .accept(String::from_utf8_lossy(&body).into_owned())
+        .await;
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }

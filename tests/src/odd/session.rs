@@ -59,7 +59,8 @@ impl Session {
     pub(super) async fn accept(self: &Arc<Self>, text: String) {
         let envelopes = Envelope::all(&text);
         if envelopes.is_empty() {
-            let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"odd: no JSON"}}"#;
+            let error =
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"odd: no JSON"}}"#;
             self.outlet.send(&Route::Standalone, error).await;
             return;
         }
@@ -131,7 +132,12 @@ impl Session {
                 None => catalog::TOOLS_PAGE_1.to_owned(),
                 Some(catalog::TOOL_CURSOR) => catalog::tools_page_2(),
                 Some(other) => {
-                    return Some(error(id, -32602, "odd: bad cursor", &format!(r#"{{"cursor":{other}}}"#)));
+                    return Some(error(
+                        id,
+                        -32602,
+                        "odd: bad cursor",
+                        &format!(r#"{{"cursor":{other}}}"#),
+                    ));
                 }
             },
             "tools/call" => {
@@ -140,16 +146,21 @@ impl Session {
             }
             "resources/list" => catalog::RESOURCES.to_owned(),
             "resources/templates/list" => {
-                r#"{"resourceTemplates":[{"uriTemplate":"odd://r/{id}","name":"r","x":1.0}]}"#.into()
+                r#"{"resourceTemplates":[{"uriTemplate":"odd://r/{id}","name":"r","x":1.0}]}"#
+                    .into()
             }
             "resources/read" => resource(params),
             "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
                 r#"{"x-done":null}"#.into()
             }
             "prompts/list" => catalog::PROMPTS.to_owned(),
-            "prompts/get" => format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"p"}}}}],"x-given":{params}}}"#),
+            "prompts/get" => format!(
+                r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"p"}}}}],"x-given":{params}}}"#
+            ),
             "completion/complete" => {
-                format!(r#"{{"completion":{{"values":["a","\u0062"],"total":1e3,"hasMore":false,"x":{params}}}}}"#)
+                format!(
+                    r#"{{"completion":{{"values":["a","\u0062"],"total":1e3,"hasMore":false,"x":{params}}}}}"#
+                )
             }
             "odd/echo" | "tasks/get" | "tasks/list" | "tasks/result" | "tasks/cancel" => {
                 format!(r#"{{"params":{params},"n":1.0,"null":null}}"#)
@@ -165,7 +176,7 @@ impl Session {
     }
 
     fn initialize(&self, params: &str) -> String {
-        self.seen(|seen| seen.initialize = params.to_owned());
+        self.seen(|seen| params.clone_into(&mut seen.initialize));
         let asked = string_at(params, &["protocolVersion"]).unwrap_or_default();
         let version = crate::messages::REVISIONS
             .into_iter()
@@ -184,7 +195,10 @@ impl Session {
             quoted(method)
         );
         self.outlet.send(route, &text).await;
-        tokio::time::timeout(CLIENT_PATIENCE, answer).await.ok()?.ok()
+        tokio::time::timeout(CLIENT_PATIENCE, answer)
+            .await
+            .ok()?
+            .ok()
     }
 
     /// Sends a notification to the client.
@@ -198,12 +212,17 @@ impl Session {
 
     /// Returns what is woken when the request with this raw id is cancelled.
     pub(super) fn cancel_of(&self, id: &str) -> Arc<Notify> {
-        let mut cancels = self.cancels.lock().expect("no holder of the cancels panics");
+        let mut cancels = self
+            .cancels
+            .lock()
+            .expect("no holder of the cancels panics");
         Arc::clone(cancels.entry(id.to_owned()).or_default())
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<String>>> {
-        self.pending.lock().expect("no holder of the requests panics")
+        self.pending
+            .lock()
+            .expect("no holder of the requests panics")
     }
 
     /// Returns ids of every kind in turns: beyond 2^53, escaped text, negative, a digit as text.

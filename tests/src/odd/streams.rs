@@ -145,7 +145,7 @@ fn stream_of(streams: &[Stream], request: &str) -> usize {
 
 /// Frames a message in one of two legal manners, in turns.
 fn frame(stream: usize, event: usize, message: &[u8]) -> Bytes {
-    let (head, between, tail) = if event % 2 == 0 {
+    let (head, between, tail) = if event.is_multiple_of(2) {
         (
             format!("id: odd:{stream}:{event}\ndata: "),
             "\ndata: ",
@@ -153,7 +153,9 @@ fn frame(stream: usize, event: usize, message: &[u8]) -> Bytes {
         )
     } else {
         (
-            format!(": a comment\r\nevent:message\r\nid:odd:{stream}:{event}\r\nretry: 10\r\ndata:"),
+            format!(
+                ": a comment\r\nevent:message\r\nid:odd:{stream}:{event}\r\nretry: 10\r\ndata:"
+            ),
             "\r\ndata:",
             "\r\n\r\n",
         )

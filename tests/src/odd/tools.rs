@@ -22,24 +22,44 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
     let result = match name.as_str() {
         "echo" => {
             let text = raw_at(&arguments, &["text"]).unwrap_or_else(|| "null".into());
-            format!(r#"{{"content":[{{"type":"text","text":{text}}}],"x-given":{}}}"#, request.params.len())
+            format!(
+                r#"{{"content":[{{"type":"text","text":{text}}}],"x-given":{}}}"#,
+                request.params.len()
+            )
         }
-        "structured" => r#"{"content":[{"type":"text","text":"{\"n\":1.0}"}],"structuredContent":{"n":1.0}}"#.into(),
+        "structured" => {
+            r#"{"content":[{"type":"text","text":"{\"n\":1.0}"}],"structuredContent":{"n":1.0}}"#
+                .into()
+        }
         "odd" => catalog::ODD_RESULT.into(),
-        "structured_only" => r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#.into(),
+        "structured_only" => {
+            r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#.into()
+        }
         "empty" => r#"{"content":[]}"#.into(),
-        "unknown_content" => r#"{"content":[{"type":"smell","data":"AAAA","n":1e3}],"isError":null}"#.into(),
-        "is_error" => r#"{"isError":true,"content":[{"type":"text","text":"failed \u0021"}],"x":1.0}"#.into(),
+        // Any name with this beginning is a tool, so that a test can tell its calls apart.
+        marked if marked.starts_with("mark-") => r#"{"content":[]}"#.into(),
+        "unknown_content" => {
+            r#"{"content":[{"type":"smell","data":"AAAA","n":1e3}],"isError":null}"#.into()
+        }
+        "is_error" => {
+            r#"{"isError":true,"content":[{"type":"text","text":"failed \u0021"}],"x":1.0}"#.into()
+        }
         "fail" => {
             let code = integer_at(&arguments, &["code"]).unwrap_or(-31_337);
             let data = raw_at(&arguments, &["data"]).unwrap_or_else(|| "null".into());
             return Some(error(id, code, "odd: \u{00bb}failed\u{00ab}", &data));
         }
         "large" => {
-            let size = usize::try_from(number("bytes", 1 << 20)).unwrap_or_default();
-            format!(r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#, "x".repeat(size))
+            let text = "x".repeat(usize::try_from(number("bytes", 1 << 20)).unwrap_or_default());
+            // The id stands last, where most servers write it.
+            return Some(format!(
+                r#"{{"jsonrpc":"2.0","result":{{"content":[{{"type":"text","text":"{text}"}}]}},"id":{id}}}"#
+            ));
         }
-        "pid" => format!(r#"{{"content":[],"structuredContent":{{"pid":{}}}}}"#, std::process::id()),
+        "pid" => format!(
+            r#"{{"content":[],"structuredContent":{{"pid":{}}}}}"#,
+            std::process::id()
+        ),
         "seen" => seen(session),
         "sleep" => {
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
@@ -54,10 +74,18 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             r#"{"content":[{"type":"text","text":"told"}]}"#.into()
         }
         "wait_cancel" => {
-            session.tell(&here, "notifications/message", r#"{"level":"info","data":"waiting"}"#).await;
+            session
+                .tell(
+                    &here,
+                    "notifications/message",
+                    r#"{"level":"info","data":"waiting"}"#,
+                )
+                .await;
             session.cancel_of(id).notified().await;
             let params = format!(r#"{{"requestId":{id}}}"#);
-            session.tell(&Route::Standalone, "notifications/odd/cancelled", &params).await;
+            session
+                .tell(&Route::Standalone, "notifications/odd/cancelled", &params)
+                .await;
             return None;
         }
         _ => return misbehave(session, &name, id, &arguments).await,
@@ -67,7 +95,13 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
 
 fn seen(session: &Session) -> String {
     let seen = session.seen(|seen| seen.clone());
-    let or_null = |text: &str| if text.is_empty() { "null".into() } else { text.to_owned() };
+    let or_null = |text: &str| {
+        if text.is_empty() {
+            "null".into()
+        } else {
+            text.to_owned()
+        }
+    };
     let notifications: Vec<String> = seen.notifications.iter().map(|text| quoted(text)).collect();
     format!(
         r#"{{"content":[],"structuredContent":{{"initialize":{},"headers":{},"notifications":[{}],"calls":{}}}}}"#,
@@ -116,21 +150,40 @@ async fn tell_client(
                 );
                 session.tell(here, "notifications/progress", &params).await;
                 if tool == "order" {
-                    let params = format!(r#"{{"level":"debug","logger":null,"data":{{"step":{step}.00}}}}"#);
+                    let params =
+                        format!(r#"{{"level":"debug","logger":null,"data":{{"step":{step}.00}}}}"#);
                     session.tell(here, "notifications/message", &params).await;
                 }
                 tokio::time::sleep(pause).await;
             }
         }
         "notify" => {
-            session.tell(here, "notifications/odd/custom", r#"{"z":1,"a":[1e3,null]}"#).await;
+            session
+                .tell(
+                    here,
+                    "notifications/odd/custom",
+                    r#"{"z":1,"a":[1e3,null]}"#,
+                )
+                .await;
         }
         "change_list" => {
-            session.tell(&Route::Standalone, "notifications/tools/list_changed", r#"{"_meta":{"x":1.0}}"#).await;
+            session
+                .tell(
+                    &Route::Standalone,
+                    "notifications/tools/list_changed",
+                    r#"{"_meta":{"x":1.0}}"#,
+                )
+                .await;
         }
         "update_resource" => {
             let params = r#"{"uri":"odd://r/1","title":null,"x":1.0}"#;
-            session.tell(&Route::Standalone, "notifications/resources/updated", params).await;
+            session
+                .tell(
+                    &Route::Standalone,
+                    "notifications/resources/updated",
+                    params,
+                )
+                .await;
         }
         _ => {
             let params = r#"{"level":"warning","data":{"k":[1.0,null]},"x":0.70,"logger":"odd"}"#;
@@ -156,11 +209,17 @@ async fn misbehave(
         }
         "hang" => std::future::pending().await,
         "garbage" => {
-            session.outlet.send(&here, r#"{"jsonrpc":"2.0","id":1,"result":{"trunca"#).await;
+            session
+                .outlet
+                .send(&here, r#"{"jsonrpc":"2.0","id":1,"result":{"trunca"#)
+                .await;
             Some(answer)
         }
         "non_utf8" => {
-            session.outlet.send_bytes(&here, b"\xff\xfe{\"jsonrpc\":\"2.0\"}\xc3").await;
+            session
+                .outlet
+                .send_bytes(&here, b"\xff\xfe{\"jsonrpc\":\"2.0\"}\xc3")
+                .await;
             Some(answer)
         }
         "answer_twice" => {

@@ -114,18 +114,16 @@ impl ClientSession {
         }
     }
 
-    /// Takes out the request that an answer belongs to: the one it names, or else the one on whose
-    /// stream it came, since a server that cannot read an id answers without it.
+    /// Takes out the request that an answer belongs to: the one it names, or, if it names none
+    /// because the server could not read the id, the one on whose stream it came.
     fn take_answered(
         &self,
         envelope: &Envelope,
         related: Option<&RequestId>,
     ) -> Option<(RequestId, Pending)> {
-        let mut state = self.state();
-        [envelope.id(), related]
-            .into_iter()
-            .flatten()
-            .find_map(|id| Some((id.clone(), state.pending.remove(id)?)))
+        let id = envelope.id().or(related)?;
+        let pending = self.state().pending.remove(id)?;
+        Some((id.clone(), pending))
     }
 
     /// Does what the answer to a request calls for. Returns the message for the client.

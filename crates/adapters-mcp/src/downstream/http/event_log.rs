@@ -346,32 +346,29 @@ impl Streams {
         of_route.or((!is_answer).then_some(STANDALONE))
     }
 
-    /// Notes the requests that a message answers.
+    /// Notes the requests that a message answers. One without an id answers the only request of
+    /// its stream.
     fn answered(&mut self, message: &Message, number: u64) {
         for envelope in message.envelopes().iter().filter(|part| part.is_response()) {
-            match envelope.id() {
-                Some(id) if self.of_request.contains_key(id) => self.request_ended(id, number),
-                // An answer under another id than the client's still ends the wait of a stream
-                // that carries just one request.
-                _ => {
-                    let open = self.by_number.get(&number).map(|stream| &stream.open);
-                    if let Some(only) = open.filter(|open| open.len() == 1) {
-                        let ids: Vec<RequestId> = only.iter().cloned().collect();
-                        for id in &ids {
-                            self.request_ended(id, number);
-                        }
-                    }
-                }
+            let only = || {
+                let open = &self.by_number.get(&number)?.open;
+                open.iter().next().filter(|_| open.len() == 1).cloned()
+            };
+            if let Some(id) = envelope.id().cloned().or_else(only) {
+                self.request_ended(&id, number);
             }
         }
     }
 
     fn request_ended(&mut self, id: &RequestId, number: u64) {
-        self.of_request.remove(id);
         let Some(stream) = self.by_number.get_mut(&number) else {
             return;
         };
-        if stream.open.remove(id) && stream.open.is_empty() {
+        if !stream.open.remove(id) {
+            return; // The id of another stream's request, or of none.
+        }
+        self.of_request.remove(id);
+        if stream.open.is_empty() {
             stream.changed.notify_waiters();
             self.over.push_back(number);
         }

@@ -20,6 +20,10 @@ use crate::downstream::refusal::{too_large, unreadable};
 
 /// The longest that a body may take to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// How much of a body that is too large is read only to be thrown away.
+const DISCARDED_BYTES: usize = 64 << 20;
+/// The longest that may take.
+const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Checks `Host`, `Origin` and the key of a request. The error is the response that refuses it;
 /// it is boxed because it is large and rare.
@@ -93,10 +97,12 @@ pub(super) async fn message(
             text,
         )));
     }
-    let bytes = match tokio::time::timeout(BODY_WITHIN, collect(body, limit)).await {
+    let mut body = body;
+    let bytes = match tokio::time::timeout(BODY_WITHIN, collect(&mut body, limit)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(BodyError::TooLarge)) => {
             let status = StatusCode::PAYLOAD_TOO_LARGE;
+            discard(&mut body).await;
             return Err(Box::new(reply::error(status, &too_large(limit), None)));
         }
         Ok(Err(BodyError::Broken)) => {
@@ -120,7 +126,7 @@ enum BodyError {
 }
 
 /// Collects a body. One that came in one piece, as most do, is not copied.
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, BodyError> {
+async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, BodyError> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
         return Err(BodyError::TooLarge);
@@ -142,6 +148,21 @@ async fn collect(mut body: Body, limit: usize) -> Result<Bytes, BodyError> {
         whole.extend_from_slice(&data);
     }
     Ok(whole.freeze())
+}
+
+/// Reads on for a while without keeping anything: a client that is still sending would find its
+/// connection reset and never see why.
+async fn discard(body: &mut Body) {
+    let reading = async {
+        let mut n_bytes = 0;
+        while n_bytes < DISCARDED_BYTES
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            n_bytes += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    // What is not read by then is cut off with the connection.
+    let _ = tokio::time::timeout(DISCARD_WITHIN, reading).await;
 }
 
 #[cfg(test)]

@@ -161,3 +161,14 @@ async fn a_closed_log_ends_its_readers_and_takes_nothing() {
     assert_eq!(take(&log, &mut cursor).await, None);
     assert_eq!(log.listen().unwrap_err(), StreamError::Closed);
 }
+
+#[tokio::test]
+async fn only_an_answer_without_an_id_stands_for_the_request_of_its_stream() {
+    let log = EventLog::new();
+    let mut cursor = log.open(&[id(1)]).unwrap();
+    log.push(&answer(9), &Route::Related(id(1))).await;
+    let nobody = message(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"m"}}"#);
+    log.push(&nobody, &Route::Related(id(1))).await;
+    assert_eq!(take(&log, &mut cursor).await, Some((1, false)));
+    assert_eq!(take(&log, &mut cursor).await, Some((2, true)));
+}

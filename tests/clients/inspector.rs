@@ -1,0 +1,88 @@
+//! The command line of the official inspector.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use riglm_tests::fixture::{Transport, npm_package};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::{SESSION, Target, direct, masks, node_22, output, proxied};
+
+/// Returns a program that runs the target's command: the inspector takes further words of a
+/// command for options of its own.
+fn program(target: &Target, folder: &Path) -> PathBuf {
+    let words: Vec<String> = target
+        .words
+        .iter()
+        .map(|word| format!("'{word}'"))
+        .collect();
+    let path = folder.join("server");
+    std::fs::write(&path, format!("#!/bin/sh\nexec {}\n", words.join(" ")))
+        .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o700)))
+        .expect("the program can be written");
+    path
+}
+
+async fn inspect(transport: Transport, target: &Target, arguments: &[&str]) -> String {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let mut command = Command::new(node_22());
+    command.arg(
+        npm_package("@modelcontextprotocol/inspector").join("clients/launcher/build/index.js"),
+    );
+    command.env("HOME", folder.path()).arg("--cli");
+    match transport {
+        Transport::Stdio => command.arg(program(target, folder.path())),
+        Transport::Streamable => command.args(["--transport", "http"]).args(&target.words),
+        Transport::Legacy => command.args(["--transport", "sse"]).args(&target.words),
+    };
+    command.args(arguments);
+    masks().apply(&output(command, SESSION).await)
+}
+
+async fn assert_alike(transport: Transport) {
+    let expected = direct(transport).await;
+    let seen = proxied(transport).await;
+    for arguments in [
+        &["--method", "tools/list"][..],
+        &["--method", "resources/list"],
+        &["--method", "prompts/list"],
+        &[
+            "--method",
+            "tools/call",
+            "--tool-name",
+            "get-sum",
+            "--tool-arg",
+            "a=2",
+            "--tool-arg",
+            "b=40",
+        ],
+    ] {
+        let expected = inspect(transport, &expected, arguments).await;
+        assert!(expected.len() > 20, "{arguments:?} printed {expected:?}");
+        assert_eq!(
+            inspect(transport, &seen, arguments).await,
+            expected,
+            "{arguments:?}"
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs npm"]
+async fn the_inspector_over_stdio() {
+    assert_alike(Transport::Stdio).await;
+}
+
+#[tokio::test]
+#[ignore = "needs npm"]
+async fn the_inspector_over_streamable_http() {
+    assert_alike(Transport::Streamable).await;
+}
+
+#[tokio::test]
+#[ignore = "needs npm"]
+async fn the_inspector_over_legacy_http() {
+    assert_alike(Transport::Legacy).await;
+}

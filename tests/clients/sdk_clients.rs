@@ -1,0 +1,74 @@
+//! The official SDKs in TypeScript and Python: list, call, progress, sampling, elicitation and
+//! cancellation.
+
+use riglm_tests::fixture::{Transport, clients_dir};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::{SESSION, Target, direct, kind, masks, node_22, output, proxied, script};
+
+#[derive(Clone, Copy)]
+enum Language {
+    TypeScript,
+    Python,
+}
+
+async fn session(language: Language, transport: Transport, target: &Target) -> String {
+    let mut command = match language {
+        Language::TypeScript => {
+            let mut command = Command::new(node_22());
+            command.arg(script("sdk-client.mjs"));
+            command
+        }
+        Language::Python => {
+            let mut command = Command::new("python3");
+            command
+                .arg(script("sdk_client.py"))
+                .env("PYTHONPATH", clients_dir().join("python"));
+            command
+        }
+    };
+    command.arg(kind(transport)).args(&target.words);
+    masks().apply(&output(command, SESSION).await)
+}
+
+async fn assert_alike(language: Language, transport: Transport) {
+    let expected = session(language, transport, &direct(transport).await).await;
+    let seen = session(language, transport, &proxied(transport).await).await;
+    let report: Value = serde_json::from_str(&seen).expect("the client prints JSON");
+    let n_steps = report["progress"].as_array().map_or(0, Vec::len);
+    assert!(n_steps >= 2, "{seen}");
+    assert_eq!(report["cancelled"], "cancelled", "{seen}");
+    for (what, contains) in [
+        ("echo", "h\u{e9}llo"),
+        ("sampling", "a sampled answer"),
+        ("elicitation", "Ada"),
+        ("after", "after"),
+    ] {
+        assert!(
+            report[what].to_string().contains(contains),
+            "{what}: {}",
+            report[what]
+        );
+    }
+    assert_eq!(seen, expected);
+}
+
+macro_rules! clients {
+    ($($name:ident: $language:ident, $transport:ident, $needs:literal;)*) => {
+        $(#[tokio::test]
+        #[ignore = $needs]
+        async fn $name() {
+            assert_alike(Language::$language, Transport::$transport).await;
+        })*
+    };
+}
+
+clients! {
+    the_typescript_sdk_over_stdio: TypeScript, Stdio, "needs npm";
+    the_typescript_sdk_over_streamable_http: TypeScript, Streamable, "needs npm";
+    the_typescript_sdk_over_legacy_http: TypeScript, Legacy, "needs npm";
+    the_python_sdk_over_stdio: Python, Stdio, "needs npm and pip";
+    the_python_sdk_over_streamable_http: Python, Streamable, "needs npm and pip";
+    the_python_sdk_over_legacy_http: Python, Legacy, "needs npm and pip";
+}

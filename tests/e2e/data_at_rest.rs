@@ -1,0 +1,108 @@
+//! What lies on disk: nothing of arguments and results, and nothing that others can read.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use riglm_tests::answers::Answers;
+use riglm_tests::fixture::Transport;
+use riglm_tests::messages::{call, initialize};
+use riglm_tests::riglm::{Line, Options, read_store};
+
+use crate::odd_over_stdio;
+
+const MARKER: &str = "marker-7f3a9c-secret";
+
+/// SHA-256 in hexadecimal of [`MARKER`], of it as a JSON string, and of the arguments with it.
+const DIGESTS: [&str; 3] = [
+    "6e4696e67fbac3042a27e2edf4227d4225b072682f1909dfb04b23d0c8e07605",
+    "8b5b79602c1a4ef40fed8441133216db0793618f8bc3beaf4b7509b43ef0c054",
+    "1a965572125316811a48b7aa6ef4d2b3a0ac1e9bc3a85d37a64e955544d43363",
+];
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    entries
+        .map(|entry| entry.expect("the entry can be read").path())
+        .flat_map(|path| {
+            if path.is_dir() {
+                let mut below = files(&path);
+                below.push(path);
+                below
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+fn contains(path: &Path, needle: &str) -> bool {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    bytes
+        .windows(needle.len())
+        .any(|window| window == needle.as_bytes())
+}
+
+async fn used() -> Line {
+    let line = Line::through(
+        Transport::Streamable,
+        &odd_over_stdio(),
+        &Options::default(),
+        Answers::full(),
+    )
+    .await;
+    line.client.initialize(&initialize("0", "2025-11-25")).await;
+    let arguments = format!(r#"{{"text":"{MARKER}"}}"#);
+    for (id, tool) in [("1", "echo"), ("2", "no-such-tool"), ("3", "exit")] {
+        line.client.request(&call(id, tool, &arguments)).await;
+    }
+    line
+}
+
+#[tokio::test]
+async fn arguments_and_results_are_on_no_disk_and_in_no_log() {
+    let mut line = used().await;
+    let listing = read_store(line.data_dir.path(), &["calls", "--json"]).await;
+    assert!(!listing.contains(MARKER), "{listing}");
+    let check = |folder: &Path| {
+        for path in files(folder).iter().filter(|path| path.is_file()) {
+            for needle in [MARKER].iter().chain(&DIGESTS) {
+                assert!(!contains(path, needle), "{} holds {needle}", path.display());
+            }
+        }
+    };
+    check(line.data_dir.path());
+    let riglm = line.riglm.as_mut().expect("the proxy listens");
+    riglm.stop().await;
+    assert!(!riglm.process.output().contains(MARKER));
+    check(line.data_dir.path());
+}
+
+#[tokio::test]
+async fn files_are_for_their_owner_alone() {
+    let line = used().await;
+    let mode = |path: &Path| {
+        let metadata = path.metadata().expect("the file can be looked at");
+        metadata.permissions().mode() & 0o777
+    };
+    for path in files(line.data_dir.path()) {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        if path.file_name().is_some_and(|name| name == "test.toml") {
+            continue;
+        }
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_data_folder_that_does_not_exist_is_made_for_its_owner_alone() {
+    let parent = tempfile::TempDir::new().expect("a temporary folder can be made");
+    let data_dir = parent.path().join("new/data");
+    let _riglm =
+        riglm_tests::riglm::Riglm::serve(&odd_over_stdio(), &data_dir, &Options::default()).await;
+    let mode = data_dir
+        .metadata()
+        .expect("the folder was made")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+}

@@ -1,0 +1,222 @@
+//! Calls and sessions as `riglm calls` and `riglm sessions` list them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use riglm_tests::answers::Answers;
+use riglm_tests::fixture::Transport;
+use riglm_tests::messages::{call, cancelled, initialize, request};
+use riglm_tests::riglm::{Line, Options, read_store, rows};
+use serde_json::Value;
+
+use crate::{odd, odd_over_stdio};
+
+const CALLS: [&str; 2] = ["calls", "--json"];
+const SESSIONS: [&str; 2] = ["sessions", "--json"];
+
+async fn connected(downstream: Transport, options: &Options) -> Line {
+    let line = Line::through(downstream, &odd_over_stdio(), options, Answers::full()).await;
+    line.client.initialize(&initialize("0", "2025-11-25")).await;
+    line
+}
+
+/// Waits for a row for which `find` returns something.
+async fn row<T>(data_dir: &Path, command: &[&str], find: impl Fn(&Value) -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let rows = rows(data_dir, command).await;
+        if let Some(found) = rows.iter().find_map(&find) {
+            return found;
+        }
+        assert!(Instant::now() < end, "not among {rows:?}");
+    }
+}
+
+fn keys(row: &Value) -> Vec<String> {
+    row.as_object()
+        .map(|members| members.keys().cloned().collect())
+        .unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_call_is_listed_as_soon_as_its_reply_is_there() {
+    for downstream in Transport::ALL {
+        let line = connected(downstream, &Options::default()).await;
+        for n in 1..=3 {
+            line.client
+                .request(&call(&n.to_string(), &format!("mark-{n}"), "{}"))
+                .await;
+            let rows = rows(line.data_dir.path(), &CALLS).await;
+            let tools: Vec<&str> = rows.iter().filter_map(|row| row["tool"].as_str()).collect();
+            let expected: Vec<String> = (1..=n).map(|n| format!("mark-{n}")).collect();
+            assert_eq!(tools, expected, "{downstream:?}");
+            assert_eq!(rows[n - 1]["sequence"], n);
+            assert_eq!(rows[n - 1]["outcome"], "ok");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_has_the_promised_keys_and_values() {
+    let line = connected(Transport::Streamable, &Options::default()).await;
+    line.client
+        .request(&call("1", "sleep", r#"{"ms":120}"#))
+        .await;
+    let rows = rows(line.data_dir.path(), &CALLS).await;
+    assert_eq!(
+        keys(&rows[0]),
+        [
+            "id",
+            "session",
+            "upstream",
+            "tool",
+            "started_at",
+            "duration_ms",
+            "outcome",
+            "sequence",
+            "source"
+        ]
+    );
+    let duration = rows[0]["duration_ms"]
+        .as_f64()
+        .expect("a duration is a number");
+    assert!((120.0..5_000.0).contains(&duration), "{duration}");
+    assert_eq!(rows[0]["source"], "shown");
+}
+
+#[tokio::test]
+async fn every_way_to_end_a_call_is_told_apart() {
+    let options = Options::configured("[limits]\ncall_timeout = \"500ms\"\n");
+    let line = connected(Transport::Streamable, &options).await;
+    for (id, tool) in [
+        ("1", "empty"),
+        ("2", "is_error"),
+        ("3", "fail"),
+        ("4", "hang"),
+        ("5", "exit"),
+        ("6", "no-such-tool"),
+    ] {
+        line.client.request(&call(id, tool, "{}")).await;
+    }
+    line.client.send(&call("7", "wait_cancel", "{}")).await;
+    line.client
+        .method_after(0, "notifications/message", 1)
+        .await;
+    line.client.send(&cancelled("7")).await;
+    row(line.data_dir.path(), &CALLS, |row| {
+        (row["tool"] == "wait_cancel" && row["outcome"] == "cancelled").then_some(())
+    })
+    .await;
+    let outcomes: Vec<(String, String)> = rows(line.data_dir.path(), &CALLS)
+        .await
+        .iter()
+        .map(|row| {
+            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            (text("tool"), text("outcome"))
+        })
+        .collect();
+    let expected = [
+        ("empty", "ok"),
+        ("is_error", "error"),
+        ("fail", "error"),
+        ("hang", "timeout"),
+        ("exit", "error"),
+        ("no-such-tool", "error"),
+        ("wait_cancel", "cancelled"),
+    ]
+    .map(|(tool, outcome)| (tool.to_owned(), outcome.to_owned()));
+    assert_eq!(outcomes, expected);
+}
+
+#[tokio::test]
+async fn the_count_is_one_integer() {
+    let line = connected(Transport::Streamable, &Options::default()).await;
+    for n in 0..7 {
+        line.client
+            .request(&call(&n.to_string(), "empty", "{}"))
+            .await;
+    }
+    line.client.request(&request("\"l\"", "tools/list")).await;
+    let count = read_store(line.data_dir.path(), &["calls", "--count"]).await;
+    assert_eq!(count.trim(), "7");
+}
+
+#[tokio::test]
+async fn calls_of_a_batch_are_recorded_one_by_one() {
+    let line = Line::through(
+        Transport::Streamable,
+        &odd_over_stdio(),
+        &Options::default(),
+        Answers::full(),
+    )
+    .await;
+    line.client.initialize(&initialize("0", "2025-03-26")).await;
+    let batch = format!(
+        "[{},{}]",
+        call("1", "mark-one", "{}"),
+        call("2", "mark-two", "{}")
+    );
+    line.client.request(&batch).await;
+    let rows = rows(line.data_dir.path(), &CALLS).await;
+    let tools: Vec<&str> = rows.iter().filter_map(|row| row["tool"].as_str()).collect();
+    assert_eq!(tools, ["mark-one", "mark-two"]);
+}
+
+#[tokio::test]
+async fn a_session_is_listed_with_its_client_and_its_end() {
+    for (downstream, name) in [
+        (Transport::Stdio, "stdio"),
+        (Transport::Streamable, "streamable_http"),
+        (Transport::Legacy, "sse"),
+    ] {
+        let line = connected(downstream, &Options::default()).await;
+        line.client.request(&call("1", "empty", "{}")).await;
+        let open = rows(line.data_dir.path(), &SESSIONS).await.remove(0);
+        assert_eq!(
+            keys(&open),
+            [
+                "id",
+                "client",
+                "protocol",
+                "transport",
+                "started_at",
+                "ended_at",
+                "calls"
+            ]
+        );
+        assert!(
+            open["client"]
+                .as_str()
+                .is_some_and(|client| client.contains("raw-client")),
+            "{open}"
+        );
+        assert_eq!(open["protocol"], "2025-11-25");
+        assert_eq!(open["transport"], name);
+        assert_eq!(open["ended_at"], Value::Null);
+        assert_eq!(open["calls"], 1);
+        line.client.delete().await;
+        line.client.drop_streams();
+        line.client.close_input().await;
+        row(line.data_dir.path(), &SESSIONS, |row| {
+            row["ended_at"].is_string().then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_session_of_a_call_is_in_the_list_of_sessions() {
+    let upstream = odd().start(Transport::Streamable).await;
+    let line = Line::through(
+        Transport::Streamable,
+        &upstream,
+        &Options::default(),
+        Answers::full(),
+    )
+    .await;
+    line.client.initialize(&initialize("0", "2025-06-18")).await;
+    line.client.request(&call("1", "empty", "{}")).await;
+    let call = rows(line.data_dir.path(), &CALLS).await.remove(0);
+    let session = rows(line.data_dir.path(), &SESSIONS).await.remove(0);
+    assert_eq!(call["session"], session["id"]);
+}

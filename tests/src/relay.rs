@@ -1,0 +1,102 @@
+//! A TCP relay that can be taken down and up again: an outage of a server that keeps its state.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+use url::Url;
+
+/// A relay in front of one server.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    target: String,
+    accepting: Option<JoinHandle<()>>,
+    connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Relay {
+    /// Starts a relay on a free port in front of the server at `url`.
+    pub fn before(url: &Url) -> Self {
+        let mut relay = Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            target: url.authority().to_owned(),
+            accepting: None,
+            connections: Arc::default(),
+        };
+        relay.up();
+        relay
+    }
+
+    /// Returns the address under which `url` is reached through the relay.
+    pub fn url(&self, url: &Url) -> Url {
+        let mut url = url.clone();
+        url.set_port(Some(self.address.port()))
+            .expect("a URL with a host takes a port");
+        url
+    }
+
+    /// Breaks all connections and refuses new ones.
+    pub async fn down(&mut self) {
+        if let Some(accepting) = self.accepting.take() {
+            accepting.abort();
+            // The listener is closed when its task has really ended.
+            let _ = accepting.await;
+        }
+        let connections = std::mem::take(
+            &mut *self
+                .connections
+                .lock()
+                .expect("no holder of the connections panics"),
+        );
+        for connection in connections {
+            connection.abort();
+            let _ = connection.await;
+        }
+    }
+
+    /// Accepts connections again, on the same port as before.
+    pub fn up(&mut self) {
+        let listener = listen(self.address);
+        self.address = listener.local_addr().expect("a listener has an address");
+        let target = self.target.clone();
+        let connections = Arc::clone(&self.connections);
+        self.accepting = Some(tokio::spawn(async move {
+            while let Ok((inbound, _)) = listener.accept().await {
+                let connection = tokio::spawn(carry(inbound, target.clone()));
+                connections
+                    .lock()
+                    .expect("no holder of the connections panics")
+                    .push(connection);
+            }
+        }));
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if let Some(accepting) = &self.accepting {
+            accepting.abort();
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> TcpListener {
+    let socket = TcpSocket::new_v4().expect("a socket can be made");
+    socket
+        .set_reuseaddr(true)
+        .expect("a new socket takes options");
+    socket
+        .bind(address)
+        .and_then(|()| socket.listen(64))
+        .unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+async fn carry(mut inbound: TcpStream, target: String) {
+    let Ok(mut outbound) = TcpStream::connect(&target).await else {
+        return;
+    };
+    // A broken connection is what the relay is for.
+    let _ = tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await;
+}
