@@ -1,5 +1,7 @@
 //! The proxy over fakes: what is recorded when, and what happens when the upstream fails.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -64,27 +64,28 @@ pub(crate) struct Sample {
     cpu: Duration,
 }
 
-/// What all rounds took.
+/// What all rounds took, in microseconds.
 pub(crate) struct Figures {
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
     /// CPU time of the hop for each request.
-    pub(crate) cpu_us: f64,
+    pub(crate) cpu: f64,
 }
 
 pub(crate) fn merge(samples: Vec<Sample>) -> Figures {
     let cpu: Duration = samples.iter().map(|sample| sample.cpu).sum();
-    let mut all: Vec<f64> = samples
+    let mut all: Vec<Duration> = samples
         .into_iter()
         .flat_map(|sample| sample.latencies)
-        .map(|latency| latency.as_secs_f64() * 1e6)
         .collect();
-    all.sort_by(f64::total_cmp);
-    let at = |share: f64| all[((all.len() - 1) as f64 * share).round() as usize];
+    all.sort_unstable();
+    let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
+    let at = |percent: usize| micros(all[(all.len() - 1) * percent / 100]);
+    let n_requests = u32::try_from(all.len()).expect("fewer requests than 2^32");
     Figures {
-        p50_us: at(0.5),
-        p99_us: at(0.99),
-        cpu_us: cpu.as_secs_f64() * 1e6 / all.len() as f64,
+        p50: at(50),
+        p99: at(99),
+        cpu: micros(cpu / n_requests),
     }
 }
 
@@ -149,7 +150,7 @@ impl Target {
         tokio::time::sleep(Duration::from_millis(60)).await;
         Sample {
             latencies,
-            cpu: self.cpu() - cpu_before,
+            cpu: self.cpu().saturating_sub(cpu_before),
         }
     }
 

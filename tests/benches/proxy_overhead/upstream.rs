@@ -92,7 +92,7 @@ async fn answer(
         .into_body()
         .collect()
         .await
-        .map(|body| body.to_bytes())
+        .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();
     let Ok(call) = serde_json::from_slice::<Call<'_>>(&body) else {
         return Ok(status(405));

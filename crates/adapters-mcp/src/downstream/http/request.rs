@@ -18,6 +18,8 @@ use riglm_ports::authenticator::Authenticator;
 use super::reply;
 use crate::downstream::refusal::{too_large, unreadable};
 
+/// The most that the headers of a request may have in all.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The longest that a body may take to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// How much of a body that is too large is read only to be thrown away.
@@ -25,7 +27,7 @@ const DISCARDED_BYTES: usize = 64 << 20;
 /// The longest that may take.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
-/// Checks `Host`, `Origin` and the key of a request. The error is the response that refuses it;
+/// Checks the size of the headers, `Host`, `Origin` and the key of a request. The error is the response that refuses it;
 /// it is boxed because it is large and rare.
 pub(super) fn admit(
     admission: &Admission,
@@ -33,6 +35,15 @@ pub(super) fn admit(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Principal, Box<Response>> {
+    let n_bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if n_bytes > MAX_HEAD_BYTES {
+        let text = "the headers of this request are too large";
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Box::new(reply::invalid(status, text)));
+    }
     let values = |name| {
         headers
             .get_all(name)

@@ -22,8 +22,9 @@ use super::{legacy_sse, streamable};
 
 /// The longest that the head of a request may take to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// The largest head of a request.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The read buffer of a connection, at most. It bounds the head of a request as well, before
+/// anything looks at it; large bodies need fewer reads with a large one.
+const MAX_BUFFER_BYTES: usize = 512 << 10;
 /// The longest that open connections may take to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// The wait after a failed accept, which happens when the process has no descriptors left.
@@ -134,7 +135,7 @@ async fn serve_connection(stream: TcpStream, router: Router, close: Cancellation
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     tokio::pin!(connection);
     let served = tokio::select! {
