@@ -574,3 +574,246 @@ async fn an_answer_keeps_its_distance_from_progress_and_the_end_waits_for_it() {
     assert!(before.elapsed() >= Duration::from_millis(2));
     assert_eq!(scene.client.delivered().len(), 2);
 }
+
+/// Sends a request that asks for progress and lets the upstream answer right after some of it, so
+/// that the answer is on its way for a moment. Returns the future that brings it.
+async fn answer_on_its_way(scene: &Scene) -> impl Future<Output = ()> + '_ {
+    let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
+    scene.send(&with_token).await;
+    let progress = r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#;
+    scene.upstream.say(progress, None).await;
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_on_its_way_gives_up_its_place_and_closes_its_row() {
+    let limits = Limits {
+        in_flight: 1,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    {
+        let answer = answer_on_its_way(&scene).await;
+        tokio::pin!(answer);
+        assert!(futures_util::poll!(answer.as_mut()).is_pending());
+    }
+    scene.session.drain(Duration::from_secs(5)).await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
+    scene.send(&call(2)).await;
+    assert_eq!(scene.upstream.sent().len(), 2);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_gives_its_place_to_other_sessions_but_not_to_its_own() {
+    let limits = Limits {
+        in_flight: 2,
+        in_flight_per_session: 2,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    for number in 1..=2 {
+        scene.send(&call(number)).await;
+        scene
+            .send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number}}}}}"#
+            ))
+            .await;
+    }
+    scene.send(&call(3)).await;
+    assert!(
+        scene
+            .last()
+            .contains(&RpcErrorCode::LimitReached.code().to_string())
+    );
+    let client = Arc::new(RecordingClient::default());
+    let other = scene
+        .proxy
+        .accept(Transport::Sse, &Principal::local(), client.clone())
+        .unwrap();
+    other
+        .receive(Message::parse(&Bytes::from(call(1))).unwrap())
+        .await
+        .unwrap();
+    assert!(client.delivered().is_empty(), "{:?}", client.delivered());
+}
+
+#[tokio::test]
+async fn a_request_that_the_server_took_back_extends_no_deadline() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene
+        .upstream
+        .say(r#"{"id":9,"method":"elicitation/create"}"#, None)
+        .await;
+    let back = r#"{"method":"notifications/cancelled","params":{"requestId":9}}"#;
+    scene.upstream.say(back, None).await;
+    scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
+    while scene.outcomes().await == [None] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Timeout)]);
+}
+
+#[tokio::test]
+async fn only_the_request_that_the_server_asked_for_gets_more_time() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene.send(&call(2)).await;
+    scene
+        .upstream
+        .say(r#"{"id":9,"method":"elicitation/create"}"#, Some(id(1)))
+        .await;
+    scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
+    while scene.outcomes().await == [None, None] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(scene.outcomes().await, [None, Some(Outcome::Timeout)]);
+}
+
+#[tokio::test]
+async fn sessions_that_expire_again_and_again_are_set_up_again_without_delay() {
+    let scene = Setup::default().scene();
+    scene.send(HELLO).await;
+    for number in 1..=12 {
+        scene.send(&call(number)).await;
+        scene
+            .upstream
+            .leave_unanswered(id(number), UpstreamError::SessionExpired)
+            .await;
+        let sent = call(number);
+        let again = async {
+            while scene
+                .upstream
+                .sent()
+                .iter()
+                .filter(|(_, text)| *text == sent)
+                .count()
+                < 2
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(1), again)
+            .await
+            .unwrap();
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{}}}}"#);
+        scene.upstream.say(&answer, None).await;
+    }
+    assert!(
+        scene
+            .outcomes()
+            .await
+            .iter()
+            .all(|outcome| *outcome == Some(Outcome::Ok))
+    );
+}
+
+#[tokio::test]
+async fn a_broken_delivery_does_not_end_a_session_that_goes_on() {
+    let scene = Setup::default().scene();
+    scene.send(HELLO).await;
+    scene.send(&call(1)).await;
+    scene.upstream.refuse_message(UpstreamError::Lost {
+        reason: "one connection broke".into(),
+    });
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+    let message = Message::parse(&Bytes::from(note.to_owned())).unwrap();
+    let refused = scene.session.receive(message).await.unwrap_err();
+    assert_eq!(refused.code, RpcErrorCode::UpstreamUnavailable);
+    assert_eq!(scene.upstream.connections(), (1, 0));
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
+}
+
+#[tokio::test]
+async fn what_comes_on_the_own_stream_of_a_server_stays_there() {
+    let scene = Setup::default().scene();
+    scene.upstream.with_streams();
+    scene.send(&call(1)).await;
+    scene
+        .upstream
+        .say(r#"{"method":"notifications/message"}"#, None)
+        .await;
+    assert_eq!(
+        scene.client.delivered().last().unwrap().1,
+        Route::Standalone
+    );
+}
+
+#[tokio::test]
+async fn a_handshake_in_a_batch_repeats_nothing_but_itself() {
+    let scene = Setup::default().scene();
+    scene
+        .upstream
+        .reply_to("initialize", &WELCOME.replace("2025-06-18", "2025-03-26"));
+    scene.send(HELLO).await;
+    scene
+        .send(&format!(
+            r"[{},{}]",
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            call(2)
+        ))
+        .await;
+    scene
+        .upstream
+        .lose(UpstreamError::Lost {
+            reason: "exit".into(),
+        })
+        .await;
+    scene.send(&call(3)).await;
+    let n_calls = scene
+        .upstream
+        .sent()
+        .iter()
+        .filter(|(_, text)| text.contains(r#""id":2"#))
+        .count();
+    assert_eq!(n_calls, 1);
+}
+
+#[tokio::test]
+async fn names_and_targets_are_recorded_without_secrets_and_within_bounds() {
+    let scene = Setup::default().scene();
+    let read = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"https://u:s3cr3t@h/a?t=s3cr3t"}}"#;
+    scene.send(read).await;
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    scene
+        .send(&call(2).replace(r#""echo""#, r#"{"password":"s3cr3t"}"#))
+        .await;
+    scene
+        .send(&call(3).replace("echo", &"x".repeat(100_000)))
+        .await;
+    let records = format!("{:?}", scene.store.records());
+    assert!(
+        !records.contains("s3cr3t") && records.len() < 10_000,
+        "{records}"
+    );
+}
+
+#[tokio::test]
+async fn calls_in_flight_are_answered_when_their_session_ends() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene.session.close().await;
+    assert!(
+        scene
+            .last()
+            .contains(&RpcErrorCode::SessionNotFound.code().to_string())
+    );
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
+}

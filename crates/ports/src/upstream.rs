@@ -129,6 +129,12 @@ pub trait UpstreamLink: Send + Sync + fmt::Debug {
     /// Returns why the message cannot be delivered; no event follows for it then.
     async fn send(&self, message: Message) -> Result<Sent, UpstreamError>;
 
+    /// Returns whether the transport says on whose behalf a message comes: then one that is reported
+    /// without a related request belongs to none.
+    fn has_streams(&self) -> bool {
+        false
+    }
+
     /// Ends the connection: the session on the server, the process with all its children. Ends
     /// it only once, and reports nothing afterwards.
     async fn close(&self);

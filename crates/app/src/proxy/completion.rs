@@ -67,33 +67,22 @@ impl ClientSession {
         }
     }
 
-    /// Ends a request whose client is gone.
-    pub(super) async fn abandon(&self, pending: Pending) {
-        if pending.is_own() {
-            return; // Dropping it tells the waiting task.
-        }
-        self.complete(pending, Outcome::Cancelled, Response::None)
-            .await;
-        self.pending_ended();
-    }
-
     /// Ends a request with an error of the proxy.
     pub(super) async fn fail(
-        &self,
+        self: &Arc<Self>,
         id: &RequestId,
         pending: Pending,
         outcome: Outcome,
         error: &RpcError,
     ) {
-        if pending.is_own() {
-            return; // Dropping it tells the waiting task.
+        let mut ending = Ending::new(self, pending);
+        if !ending.is_counted {
+            return; // Nobody waits; dropping it tells a waiting task of the proxy's own.
         }
-        let is_awaited = !pending.is_cancelled;
-        self.complete(pending, outcome, Response::None).await;
-        if is_awaited {
-            self.deliver_error(id, error).await;
+        if let Some(pending) = ending.take() {
+            self.complete(pending, outcome, Response::None).await;
         }
-        self.pending_ended();
+        self.deliver_error(id, error).await;
     }
 
     /// Answers a request with an error of the proxy.
@@ -115,8 +104,8 @@ impl ClientSession {
             "the upstream did not answer within the deadline",
         );
         for (id, pending) in expired {
-            let is_cancellable = !pending.is_cancelled
-                && !matches!(pending.purpose, Purpose::Initialize | Purpose::Own(_));
+            let is_cancellable =
+                pending.is_counted() && !matches!(pending.purpose, Purpose::Initialize);
             self.fail(&id, pending, Outcome::Timeout, &error).await;
             if is_cancellable {
                 self.cancel_upstream(&id).await;
@@ -154,4 +143,65 @@ pub(super) fn upstream_failure(error: &UpstreamError) -> RpcError {
         | UpstreamError::NoAnswer => RpcErrorCode::UpstreamGarbled,
     };
     RpcError::new(code, error.to_string())
+}
+
+/// A request that was taken out of the table and whose end is on its way to the client.
+///
+/// The future that brings it there is dropped when its connection is closed. Whatever happens, the
+/// request gives up its place, and its row does not stay open.
+pub(super) struct Ending {
+    session: Arc<ClientSession>,
+    pending: Option<Pending>,
+    is_counted: bool,
+}
+
+impl Ending {
+    pub(super) fn new(session: &Arc<ClientSession>, pending: Pending) -> Self {
+        Self {
+            session: Arc::clone(session),
+            is_counted: pending.is_counted(),
+            pending: Some(pending),
+        }
+    }
+
+    /// Returns the end of a request that the client cancelled: it gives up its place now.
+    pub(super) fn of_cancelled(session: &Arc<ClientSession>, pending: Pending) -> Self {
+        Self {
+            session: Arc::clone(session),
+            is_counted: true,
+            pending: Some(pending),
+        }
+    }
+
+    /// Returns the request for the row to be closed, which must follow at once.
+    pub(super) fn take(&mut self) -> Option<Pending> {
+        self.pending.take()
+    }
+
+    /// Returns when progress of the request was last passed to the client.
+    pub(super) fn last_progress(&self) -> Option<std::time::Instant> {
+        self.pending
+            .as_ref()
+            .and_then(|pending| pending.last_progress)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
+        let session = Arc::clone(&self.session);
+        match (self.pending.take(), tokio::runtime::Handle::try_current()) {
+            (Some(pending), Ok(runtime)) => {
+                runtime.spawn(async move {
+                    session
+                        .complete(pending, Outcome::Cancelled, Response::None)
+                        .await;
+                    session.pending_ended();
+                });
+            }
+            _ => session.pending_ended(),
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use tokio::sync::watch;
 
 /// A connection that lived this long was sound: the next loss starts the back-off anew.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
@@ -16,6 +17,9 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 /// A message waits this long for the next attempt; with more to go it is refused at once.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much later than a failed message the loss of a connection may be reported.
+const REPORT_WITHIN: Duration = Duration::from_millis(250);
 
 /// One connection that is up, and which one it is.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ pub(crate) struct Connection {
     connector: Arc<dyn UpstreamConnector>,
     current: ArcSwapOption<Live>,
     newest: AtomicU64,
-    newest_dead: AtomicU64,
+    newest_dead: watch::Sender<u64>,
     connecting: tokio::sync::Mutex<()>,
     backoff: Mutex<Backoff>,
 }
@@ -76,7 +80,7 @@ impl Connection {
             connector,
             current: ArcSwapOption::empty(),
             newest: AtomicU64::new(0),
-            newest_dead: AtomicU64::new(0),
+            newest_dead: watch::Sender::new(0),
             connecting: tokio::sync::Mutex::new(()),
             backoff: Mutex::default(),
         }
@@ -93,13 +97,24 @@ impl Connection {
     }
 
     /// Notes that a connection was lost, also before it became the current one.
-    pub(crate) fn mark_dead(&self, generation: u64) {
-        self.newest_dead.fetch_max(generation, Ordering::AcqRel);
+    pub(crate) fn lost(&self, generation: u64) {
+        self.newest_dead
+            .send_modify(|dead| *dead = generation.max(*dead));
+        self.drop_if(generation);
+        self.failed();
     }
 
     /// Returns whether that connection was lost.
     pub(crate) fn is_dead(&self, generation: u64) -> bool {
-        self.newest_dead.load(Ordering::Acquire) >= generation
+        *self.newest_dead.borrow() >= generation
+    }
+
+    /// Waits a moment for the report that a connection was lost, and returns whether it was: a
+    /// message may find the way closed a little before that is reported.
+    pub(crate) async fn is_dying(&self, generation: u64) -> bool {
+        let mut dead = self.newest_dead.subscribe();
+        let died = dead.wait_for(|dead| *dead >= generation);
+        matches!(tokio::time::timeout(REPORT_WITHIN, died).await, Ok(Ok(_)))
     }
 
     /// Waits for the right to connect; who holds it is the only one.
@@ -147,14 +162,13 @@ impl Connection {
         self.current.store(Some(live));
     }
 
-    /// Takes the connection away if it is still that one; counts as a failure.
+    /// Takes the connection away if it is still that one.
     pub(crate) fn drop_if(&self, generation: u64) -> Option<Arc<Live>> {
         let current = self.current.load_full()?;
         if current.generation != generation {
             return None;
         }
         self.current.store(None);
-        self.failed();
         Some(current)
     }
 

@@ -12,12 +12,21 @@ use riglm_domain::protocol::Revision;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
-use super::completion::Response;
+use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, hello, id_member};
 use super::pending::{Pending, Purpose};
 use super::registry::stopping;
 use super::session::ClientSession;
 use crate::tracking::CallDetails;
+
+/// What the ids of the proxy's own requests begin with.
+const OWN_IDS: &str = "riglm:";
+/// What is played back for a client that sent it in a batch.
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+/// The longest name of a tool that is recorded, in characters.
+const MAX_NAME_CHARS: usize = 1_024;
+/// The longest target of a request that is recorded, in characters.
+const MAX_TARGET_CHARS: usize = 2_048;
 
 /// The generation of a request that was not handed to any connection yet.
 const UNSENT: u64 = u64::MAX;
@@ -56,7 +65,7 @@ impl ClientSession {
                 Kind::Notification => cancelled = self.note(&message, envelope).await,
                 Kind::Success | Kind::Failure => {
                     if let Some(id) = envelope.id() {
-                        self.state().pending.client_answered(id);
+                        self.state().pending.server_satisfied(id);
                     }
                 }
             }
@@ -103,7 +112,10 @@ impl ClientSession {
             "tools/list" => Purpose::ListTools,
             method if Exchange::METHODS.contains(&method) => Purpose::Exchange {
                 method: method.into(),
-                target: params.uri().or_else(|| params.name()).map(Into::into),
+                target: params
+                    .uri()
+                    .map(|uri| without_secrets(&uri))
+                    .or_else(|| params.name().map(|name| cut(&name, MAX_TARGET_CHARS))),
             },
             _ => Purpose::Other,
         };
@@ -111,7 +123,7 @@ impl ClientSession {
         let now = Instant::now();
         let pending = Pending {
             purpose,
-            message: message.clone(),
+            message: Some(message.clone()),
             generation: UNSENT,
             started: now,
             started_at,
@@ -128,15 +140,32 @@ impl ClientSession {
                 let (client_info, requested) = hello(message.params(envelope));
                 let mut state = self.state();
                 state.client_info = client_info;
-                state.revision = requested.as_deref().map(Revision::new);
+                // Until the server answers; what was agreed on before holds until then.
+                if state.revision.is_none() {
+                    state.revision = requested.as_deref().map(Revision::new);
+                }
             }
-            "logging/setLevel" => self.state().handshake.log_level = Some(message.clone()),
+            "logging/setLevel" if !message.is_batch() => {
+                self.state().handshake.log_level = Some(message.clone());
+            }
             _ => {}
         }
         if is_call {
             let row = self.open_call(message, &params, started_at).await?;
-            if let Some(pending) = self.state().pending.get_mut(id) {
-                pending.purpose = Purpose::Call(Some(row));
+            let is_waiting = match self.state().pending.get_mut(id) {
+                Some(pending) if pending.is_counted() => {
+                    pending.purpose = Purpose::Call(Some(row));
+                    true
+                }
+                _ => false,
+            };
+            if !is_waiting {
+                // It was cancelled, or the session ended, while the row was being opened.
+                let duration = now.elapsed();
+                let recorder = &self.shared.recorder;
+                recorder
+                    .call_closed(row, Outcome::Cancelled, duration, (0, None))
+                    .await;
             }
         }
         Ok(())
@@ -147,6 +176,12 @@ impl ClientSession {
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
+        if matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS)) {
+            return Err(RpcError::new(
+                RpcErrorCode::InvalidRequest,
+                "ids that begin with riglm: are those of the proxy's own requests",
+            ));
+        }
         let limits = &self.shared.limits;
         let mut state = self.state();
         if state.pending.contains(id) {
@@ -155,7 +190,7 @@ impl ClientSession {
                 "a request with this id is in flight already",
             ));
         }
-        if state.pending.len() >= limits.in_flight_per_session
+        if state.pending.n_entries() >= limits.in_flight_per_session
             || self.shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight
         {
             return Err(RpcError::new(
@@ -176,7 +211,8 @@ impl ClientSession {
         started_at: jiff::Timestamp,
     ) -> Result<InvocationId, RpcError> {
         let session = self.row().await;
-        let tool = ToolName::from(params.name().as_deref().unwrap_or_default());
+        let name = params.name().unwrap_or_default();
+        let tool = ToolName::from(cut(&name, MAX_NAME_CHARS).as_str());
         let is_hidden = self.state().hidden.contains(&tool);
         let details = CallDetails {
             session,
@@ -203,10 +239,12 @@ impl ClientSession {
     }
 
     /// Takes note of a notification. Returns the request that it cancels.
-    async fn note(&self, message: &Message, envelope: &Envelope) -> Option<RequestId> {
+    async fn note(self: &Arc<Self>, message: &Message, envelope: &Envelope) -> Option<RequestId> {
         match envelope.method()? {
             "notifications/initialized" => {
-                self.state().handshake.initialized = Some(message.clone());
+                let own = || Message::from_text(INITIALIZED.into()).ok();
+                let alone = (!message.is_batch()).then(|| message.clone());
+                self.state().handshake.initialized = alone.or_else(own);
                 None
             }
             "notifications/cancelled" => {
@@ -219,25 +257,15 @@ impl ClientSession {
 
     /// Closes the row of a request that the client no longer wants. It stays in the table, so
     /// that a late answer is known. Returns whether there was such a request.
-    async fn cancel(&self, id: &RequestId) -> bool {
-        let cancelled = {
-            let mut state = self.state();
-            let Some(pending) = state.pending.get_mut(id) else {
-                return false;
-            };
-            if pending.is_cancelled || matches!(pending.purpose, Purpose::Initialize) {
-                return false;
-            }
-            pending.is_cancelled = true;
-            Pending {
-                purpose: std::mem::replace(&mut pending.purpose, Purpose::Other),
-                message: pending.message.clone(),
-                progress_token: None,
-                ..*pending
-            }
+    async fn cancel(self: &Arc<Self>, id: &RequestId) -> bool {
+        let Some(cancelled) = self.state().pending.cancel(id) else {
+            return false;
         };
-        self.complete(cancelled, Outcome::Cancelled, Response::None)
-            .await;
+        let mut ending = Ending::of_cancelled(self, cancelled);
+        if let Some(pending) = ending.take() {
+            self.complete(pending, Outcome::Cancelled, Response::None)
+                .await;
+        }
         true
     }
 
@@ -259,7 +287,12 @@ impl ClientSession {
 
     /// Refuses a message of which `failing` could not be opened: what was opened before it in the
     /// same batch is closed again.
-    async fn refuse_opened(&self, message: &Message, failing: &Envelope, error: &RpcError) {
+    async fn refuse_opened(
+        self: &Arc<Self>,
+        message: &Message,
+        failing: &Envelope,
+        error: &RpcError,
+    ) {
         for envelope in message.envelopes() {
             let is_failing = std::ptr::eq(envelope, failing);
             let Some((_, id)) = envelope.as_request() else {
@@ -288,5 +321,46 @@ impl ClientSession {
 
 /// Returns whether a request in flight was made by this very message.
 fn is_same(pending: &Pending, message: &Message) -> bool {
-    std::ptr::eq(pending.message.raw().as_ptr(), message.raw().as_ptr())
+    let sent = pending.message.as_ref();
+    sent.is_some_and(|sent| std::ptr::eq(sent.raw().as_ptr(), message.raw().as_ptr()))
+}
+
+fn cut(text: &str, max_chars: usize) -> String {
+    text.chars().take(max_chars).collect()
+}
+
+/// Returns a URI without what may hold secrets: user information, query and fragment.
+fn without_secrets(uri: &str) -> String {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let (uri, rest) = uri.split_at(end);
+    let uri = match uri.split_once("://") {
+        Some((scheme, rest)) => {
+            let path = rest.find('/').unwrap_or(rest.len());
+            let host = rest[..path].rfind('@').map_or(0, |at| at + 1);
+            format!("{scheme}://{}", &rest[host..])
+        }
+        None => uri.to_owned(),
+    };
+    let mark = rest
+        .get(..1)
+        .map_or_else(String::new, |mark| format!("{mark}[redacted]"));
+    cut(&uri, MAX_TARGET_CHARS) + &mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_recorded_without_what_may_be_secret() {
+        let cases = [
+            ("https://u:pw@h/a@b?token=x#y", "https://h/a@b?[redacted]"),
+            ("demo://resource/1", "demo://resource/1"),
+            ("file:///a#b", "file:///a#[redacted]"),
+            ("note:7", "note:7"),
+        ];
+        for (uri, expected) in cases {
+            assert_eq!(without_secrets(uri), expected);
+        }
+    }
 }

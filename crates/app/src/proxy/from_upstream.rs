@@ -10,7 +10,7 @@ use riglm_domain::protocol::Revision;
 use riglm_ports::downstream::Route;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
-use super::completion::{Response, upstream_failure};
+use super::completion::{Ending, Response, upstream_failure};
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
 use super::pending::{Pending, Purpose};
 use super::session::ClientSession;
@@ -22,6 +22,9 @@ const STANDALONE: [&str; 4] = [
     "notifications/resources/list_changed",
     "notifications/resources/updated",
 ];
+
+/// The notification that takes a request back.
+const CANCELLED: &str = "notifications/cancelled";
 
 /// The notification of progress.
 const PROGRESS: &str = "notifications/progress";
@@ -68,8 +71,7 @@ impl UpstreamEvents for Events {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        session.connection.mark_dead(self.generation);
-        session.connection.drop_if(self.generation);
+        session.connection.lost(self.generation);
         if !session.is_closed() {
             tracing::warn!("{error}");
         }
@@ -78,7 +80,7 @@ impl UpstreamEvents for Events {
 }
 
 impl ClientSession {
-    async fn pass_to_client(&self, message: Message, related: Option<RequestId>) {
+    async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         let Some(envelope) = message.single() else {
             return self.pass_batch(message, related).await;
         };
@@ -89,8 +91,22 @@ impl ClientSession {
             }
             Kind::Request | Kind::Notification => {
                 let route = self.route(&message, envelope, related);
-                if let (Kind::Request, Some(id)) = (envelope.kind(), envelope.id()) {
-                    self.state().pending.server_asked(id.clone());
+                match (envelope.kind(), envelope.id(), envelope.method()) {
+                    (Kind::Request, Some(id), _) => {
+                        let owner = match &route {
+                            Route::Related(owner) => Some(owner.clone()),
+                            Route::Standalone => None,
+                        };
+                        let now = Instant::now();
+                        self.state().pending.server_asked(id.clone(), owner, now);
+                    }
+                    (_, _, Some(CANCELLED)) => {
+                        let params = message.params(envelope);
+                        if let Some(id) = id_member(params, IdMember::RequestId) {
+                            self.state().pending.server_satisfied(&id);
+                        }
+                    }
+                    _ => {}
                 }
                 self.client.deliver(message, route).await;
             }
@@ -98,19 +114,27 @@ impl ClientSession {
     }
 
     /// Closes the row of the answered request, then passes the answer on.
-    async fn pass_answer(&self, message: Message, envelope: &Envelope, related: Option<RequestId>) {
+    async fn pass_answer(
+        self: &Arc<Self>,
+        message: Message,
+        envelope: &Envelope,
+        related: Option<RequestId>,
+    ) {
         let Some((id, pending)) = self.take_answered(envelope, related.as_ref()) else {
             tracing::debug!("the upstream answered a request that is not in flight");
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
         };
-        let since_progress = pending.last_progress.map(|progress| progress.elapsed());
+        let mut ending = Ending::new(self, pending);
+        let since_progress = ending.last_progress().map(|progress| progress.elapsed());
         if let Some(gap) = since_progress.and_then(|since| PROGRESS_GAP.checked_sub(since)) {
             tokio::time::sleep(gap).await;
         }
+        let Some(pending) = ending.take() else {
+            return;
+        };
         if let Some(message) = self.settle(message, envelope, pending).await {
             self.client.deliver(message, Route::Related(id)).await;
-            self.pending_ended();
         }
     }
 
@@ -179,33 +203,40 @@ impl ClientSession {
             if let Some(revision) = agreed_revision(result) {
                 state.revision = Some(Revision::new(&revision));
             }
-            state.handshake.initialize = Some(pending.message.clone());
+            // A batch cannot be played back under another id.
+            state.handshake.initialize = pending
+                .message
+                .clone()
+                .filter(|message| !message.is_batch());
         }
         self.row().await;
     }
 
     /// Passes a batch on as it is, after every answer in it closed its row.
-    async fn pass_batch(&self, message: Message, related: Option<RequestId>) {
-        let mut route = related.map_or(Route::Standalone, Route::Related);
-        let mut n_answered = 0;
+    async fn pass_batch(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
+        let mut route = related.clone().map_or(Route::Standalone, Route::Related);
+        let mut endings = Vec::new();
         for envelope in message.envelopes() {
             match (envelope.kind(), envelope.id()) {
                 (Kind::Success | Kind::Failure, Some(id)) => {
                     let pending = self.state().pending.remove(id);
                     if let Some(pending) = pending {
                         route = Route::Related(id.clone());
-                        let settled = self.settle(message.clone(), envelope, pending).await;
-                        n_answered += usize::from(settled.is_some());
+                        let mut ending = Ending::new(self, pending);
+                        if let Some(pending) = ending.take() {
+                            self.settle(message.clone(), envelope, pending).await;
+                        }
+                        endings.push(ending);
                     }
                 }
-                (Kind::Request, Some(id)) => self.state().pending.server_asked(id.clone()),
+                (Kind::Request, Some(id)) => {
+                    let (owner, now) = (related.clone(), Instant::now());
+                    self.state().pending.server_asked(id.clone(), owner, now);
+                }
                 _ => {}
             }
         }
         self.client.deliver(message, route).await;
-        for _ in 0..n_answered {
-            self.pending_ended();
-        }
     }
 
     /// Returns where a request or notification of the server belongs.
@@ -217,7 +248,14 @@ impl ClientSession {
     fn route(&self, message: &Message, envelope: &Envelope, related: Option<RequestId>) -> Route {
         let method = envelope.method().unwrap_or_default();
         let mut state = self.state();
+        let has_streams = || {
+            let live = self.connection.current();
+            live.is_some_and(|live| live.link.has_streams())
+        };
         let owner = related.or_else(|| {
+            if has_streams() {
+                return None; // It came on the stream that belongs to no request.
+            }
             if method == PROGRESS {
                 let token = id_member(message.params(envelope), IdMember::ProgressToken)?;
                 return state.pending.with_progress_token(&token);
@@ -251,11 +289,14 @@ impl ClientSession {
                 Some(pending)
                     if *error == UpstreamError::SessionExpired
                         && !pending.was_resent
-                        && !pending.message.is_batch()
                         && !matches!(pending.purpose, Purpose::Initialize | Purpose::Own(_)) =>
                 {
                     pending.was_resent = true;
-                    Some((pending.message.clone(), pending.generation))
+                    let message = pending
+                        .message
+                        .clone()
+                        .filter(|message| !message.is_batch());
+                    message.map(|message| (message, pending.generation))
                 }
                 _ => None,
             }

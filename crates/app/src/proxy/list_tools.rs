@@ -10,6 +10,8 @@ use super::session::ClientSession;
 
 /// How many different pages are remembered.
 const MAX_PAGES: usize = 64;
+/// How many bytes the remembered pages may have in all.
+const MAX_BYTES: usize = 16 << 20;
 
 /// A page of tools that was split before.
 #[derive(Debug)]
@@ -45,6 +47,11 @@ impl ListMemory {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages.insert(0, seen);
         pages.truncate(MAX_PAGES);
+        let mut n_bytes = 0;
+        pages.retain(|page| {
+            n_bytes += page.result.len();
+            n_bytes <= MAX_BYTES
+        });
     }
 }
 

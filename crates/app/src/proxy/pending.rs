@@ -35,8 +35,9 @@ pub(crate) enum Purpose {
 pub(crate) struct Pending {
     /// What must happen when the answer comes.
     pub(crate) purpose: Purpose,
-    /// The message, to be sent again when the upstream had forgotten the session.
-    pub(crate) message: Message,
+    /// The message, to be sent again when the upstream had forgotten the session; gone once the
+    /// request is cancelled.
+    pub(crate) message: Option<Message>,
     /// The connection that it went to.
     pub(crate) generation: u64,
     /// When it was received.
@@ -63,6 +64,12 @@ impl Pending {
         matches!(self.purpose, Purpose::Own(_))
     }
 
+    /// Returns whether the client waits for its answer, so that it takes a place among the requests
+    /// in flight. One that is cancelled has given its place up.
+    pub(crate) fn is_counted(&self) -> bool {
+        !self.is_cancelled && !self.is_own()
+    }
+
     /// Returns a request of the proxy's own; its answer goes to `waiting`.
     pub(crate) fn own(
         waiting: oneshot::Sender<Message>,
@@ -73,7 +80,7 @@ impl Pending {
         let now = Instant::now();
         Self {
             purpose: Purpose::Own(waiting),
-            message,
+            message: Some(message),
             generation,
             started: now,
             started_at,
@@ -87,11 +94,22 @@ impl Pending {
     }
 }
 
+/// How many requests of a server are remembered at once.
+const MAX_FROM_SERVER: usize = 256;
+
+/// A request of the server that the client has to answer.
+#[derive(Debug)]
+struct ServerRequest {
+    /// The request of the client on whose behalf it was made, where that is known.
+    owner: Option<RequestId>,
+    asked: Instant,
+}
+
 /// The requests of one session in flight.
 #[derive(Debug, Default)]
 pub(crate) struct PendingTable {
     from_client: HashMap<RequestId, Pending>,
-    from_server: HashSet<RequestId>,
+    from_server: HashMap<RequestId, ServerRequest>,
     n_seen: u64,
     /// Requests that were taken out and whose end did not reach the client yet.
     n_ending: usize,
@@ -109,6 +127,12 @@ impl PendingTable {
         self.n_ending = self.n_ending.saturating_sub(1);
     }
 
+    /// Returns how many entries there are, those among them that are only remembered because their
+    /// answer may still come.
+    pub(crate) fn n_entries(&self) -> usize {
+        self.from_client.len() + self.n_ending
+    }
+
     /// Returns whether a request with this id waits.
     pub(crate) fn contains(&self, id: &RequestId) -> bool {
         self.from_client.contains_key(id)
@@ -121,11 +145,29 @@ impl PendingTable {
         self.from_client.insert(id, pending);
     }
 
-    /// Takes out a request that ends. Unless it is the proxy's own, [`Self::ended`] has to follow.
+    /// Takes out a request that ends. If it is counted, [`Self::ended`] has to follow.
     pub(crate) fn remove(&mut self, id: &RequestId) -> Option<Pending> {
         let pending = self.from_client.remove(id)?;
-        self.n_ending += usize::from(!pending.is_own());
+        self.n_ending += usize::from(pending.is_counted());
         Some(pending)
+    }
+
+    /// Marks a request as one whose answer nobody wants, and returns what has to be ended of it;
+    /// [`Self::ended`] has to follow. A handshake cannot be cancelled.
+    pub(crate) fn cancel(&mut self, id: &RequestId) -> Option<Pending> {
+        let pending = self.from_client.get_mut(id)?;
+        if !pending.is_counted() || matches!(pending.purpose, Purpose::Initialize) {
+            return None;
+        }
+        self.n_ending += 1;
+        pending.is_cancelled = true;
+        pending.message = None;
+        Some(Pending {
+            purpose: std::mem::replace(&mut pending.purpose, Purpose::Other),
+            message: None,
+            progress_token: pending.progress_token.take(),
+            ..*pending
+        })
     }
 
     /// Returns the request with this id.
@@ -142,38 +184,46 @@ impl PendingTable {
 
     /// Takes out every request that went to connections up to `generation`; see [`Self::remove`].
     pub(crate) fn remove_up_to(&mut self, generation: u64) -> Vec<(RequestId, Pending)> {
-        self.remove_if(|pending| pending.generation <= generation)
+        self.remove_if(|_, pending| pending.generation <= generation)
     }
 
     /// Takes out the requests whose deadline has passed, cancelled ones too; see [`Self::remove`].
     ///
-    /// While the client owes the server an answer nothing expires before `longest`: the server
-    /// waits for a person.
+    /// A request on whose behalf the server asked the client something has until `longest`: the
+    /// server waits for a person. Where it is not known on whose behalf, that holds for all.
     pub(crate) fn remove_expired(
         &mut self,
         now: Instant,
         silent: Duration,
         longest: Duration,
     ) -> Vec<(RequestId, Pending)> {
-        let allowed_silence = if self.from_server.is_empty() {
-            silent
-        } else {
-            longest
-        };
-        self.remove_if(|pending| {
-            now.saturating_duration_since(pending.last_sign) >= allowed_silence
-                || now.saturating_duration_since(pending.started) >= longest
+        let age = |since| now.saturating_duration_since(since);
+        self.from_server
+            .retain(|_, request| age(request.asked) < longest);
+        let asked_for: HashSet<Option<RequestId>> = self
+            .from_server
+            .values()
+            .map(|request| request.owner.clone())
+            .collect();
+        self.remove_if(|id, pending| {
+            let is_patient = !asked_for.is_empty()
+                && (asked_for.contains(&None) || asked_for.contains(&Some(id.clone())));
+            let silent = if is_patient { longest } else { silent };
+            age(pending.last_sign) >= silent || age(pending.started) >= longest
         })
     }
 
-    fn remove_if(&mut self, is_over: impl Fn(&Pending) -> bool) -> Vec<(RequestId, Pending)> {
+    fn remove_if(
+        &mut self,
+        is_over: impl Fn(&RequestId, &Pending) -> bool,
+    ) -> Vec<(RequestId, Pending)> {
         let removed: Vec<(RequestId, Pending)> = self
             .from_client
-            .extract_if(|_, pending| is_over(pending))
+            .extract_if(|id, pending| is_over(id, pending))
             .collect();
         self.n_ending += removed
             .iter()
-            .filter(|(_, pending)| !pending.is_own())
+            .filter(|(_, pending)| pending.is_counted())
             .count();
         removed
     }
@@ -216,13 +266,17 @@ impl PendingTable {
         }
     }
 
-    /// Notes a request of the server that the client has to answer.
-    pub(crate) fn server_asked(&mut self, id: RequestId) {
-        self.from_server.insert(id);
+    /// Notes a request of the server that the client has to answer, made on behalf of `owner`.
+    pub(crate) fn server_asked(&mut self, id: RequestId, owner: Option<RequestId>, now: Instant) {
+        if self.from_server.len() < MAX_FROM_SERVER {
+            self.from_server
+                .insert(id, ServerRequest { owner, asked: now });
+        }
     }
 
-    /// Notes the client's answer to a request of the server.
-    pub(crate) fn client_answered(&mut self, id: &RequestId) {
+    /// Notes that a request of the server needs no answer any more: the client gave it, or the
+    /// server took it back.
+    pub(crate) fn server_satisfied(&mut self, id: &RequestId) {
         self.from_server.remove(id);
     }
 
@@ -234,6 +288,6 @@ impl PendingTable {
     fn wanted(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
         self.from_client
             .iter()
-            .filter(|(_, pending)| !pending.is_cancelled && !pending.is_own())
+            .filter(|(_, pending)| pending.is_counted())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
-use riglm_ports::upstream::{Exchange, Sent, UpstreamError};
+use riglm_ports::upstream::{Exchange, Sent, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 
 use super::completion::upstream_failure;
@@ -57,11 +57,12 @@ impl ClientSession {
                 }
                 Err(error) => error,
             };
-            let is_retriable = matches!(
-                error,
-                UpstreamError::SessionExpired | UpstreamError::Lost { .. }
-            );
-            if !is_first || !is_retriable {
+            let is_gone = match error {
+                UpstreamError::SessionExpired => true,
+                UpstreamError::Lost { .. } => self.connection.is_dying(live.generation).await,
+                _ => false,
+            };
+            if !is_first || !is_gone {
                 return self.undeliverable(&message, &error).await.map(|()| None);
             }
             self.replace(live.generation);
@@ -96,10 +97,13 @@ impl ClientSession {
         if self.is_closed() {
             return Err(lost());
         }
-        let live = self
-            .connection
-            .open(|generation| Arc::new(Events::new(Arc::downgrade(self), generation)))
-            .await?;
+        let events = |generation| -> Arc<dyn UpstreamEvents> {
+            Arc::new(Events::new(Arc::downgrade(self), generation))
+        };
+        let live = tokio::select! {
+            live = self.connection.open(events) => live?,
+            () = self.closing.cancelled() => return Err(lost()),
+        };
         let handshake = self.state().handshake.clone();
         let is_handshake = message.envelopes().iter().any(|part| {
             part.as_request()
@@ -195,7 +199,7 @@ impl ClientSession {
 
     /// Answers the requests of a message that could not be sent.
     async fn undeliverable(
-        &self,
+        self: &Arc<Self>,
         message: &Message,
         error: &UpstreamError,
     ) -> Result<(), RpcError> {
@@ -213,7 +217,7 @@ impl ClientSession {
     }
 
     /// Answers every request that went to connections up to `generation`.
-    pub(super) async fn fail_lost(&self, generation: u64, error: &UpstreamError) {
+    pub(super) async fn fail_lost(self: &Arc<Self>, generation: u64, error: &UpstreamError) {
         let lost = {
             let mut state = self.state();
             state.pending.forget_server();

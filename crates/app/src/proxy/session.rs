@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName};
+use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::session::ClientInfo;
 use riglm_ports::downstream::ClientLink;
 use tokio::sync::{Notify, OnceCell};
@@ -19,6 +22,9 @@ use super::connection::Connection;
 use super::pending::{Pending, PendingTable};
 use super::registry::Shared;
 use crate::tracking::SessionDetails;
+
+/// The longest that a client may take to be told that its requests end with the session.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The session of one client.
 ///
@@ -182,16 +188,24 @@ impl ClientSession {
 
     /// Ends the session: closes the rows of what is in flight as cancelled, ends the upstream
     /// connection and the transport. Returns when that is done, also when another call does it.
-    pub async fn close(&self) {
+    pub async fn close(self: &Arc<Self>) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             self.ended.cancelled().await;
             return;
         }
         self.closing.cancel();
         let abandoned = self.state().pending.remove_up_to(u64::MAX);
-        for (_, pending) in abandoned {
-            self.abandon(pending).await;
-        }
+        let error = RpcError::new(
+            RpcErrorCode::SessionNotFound,
+            "the session ended before the request was answered",
+        );
+        let told = join_all(
+            abandoned
+                .into_iter()
+                .map(|(id, pending)| self.end_with(id, pending, &error)),
+        );
+        // A client that does not read any more cannot be told.
+        let _ = tokio::time::timeout(LAST_WORDS, told).await;
         let live = {
             // A connection that is being made is waited for, so that it is not leaked.
             let _connecting = self.connection.lock().await;
@@ -205,6 +219,10 @@ impl ClientSession {
         }
         self.client.close().await;
         self.ended.cancel();
+    }
+
+    async fn end_with(self: &Arc<Self>, id: RequestId, pending: Pending, error: &RpcError) {
+        self.fail(&id, pending, Outcome::Cancelled, error).await;
     }
 
     /// Returns the identifier of the session's row, and makes the row first if there is none.

@@ -24,6 +24,7 @@ struct Script {
     refusals: VecDeque<UpstreamError>,
     connect_refusals: VecDeque<UpstreamError>,
     replies: Vec<(String, String)>,
+    has_streams: bool,
 }
 
 impl ScriptedUpstream {
@@ -34,6 +35,11 @@ impl ScriptedUpstream {
             name,
             script: Arc::default(),
         }
+    }
+
+    /// Makes the upstream one that says on whose behalf its messages come.
+    pub fn with_streams(&self) {
+        self.script().has_streams = true;
     }
 
     /// Makes the next attempt to connect fail.
@@ -47,9 +53,11 @@ impl ScriptedUpstream {
     }
 
     /// Answers every request with this method at once, with this result or error member (JSON
-    /// text such as `"result":{}`).
+    /// text such as `"result":{}`). The latest such instruction holds.
     pub fn reply_to(&self, method: &str, member: &str) {
-        self.script().replies.push((method.into(), member.into()));
+        self.script()
+            .replies
+            .insert(0, (method.into(), member.into()));
     }
 
     /// Returns what was sent: the number of the connection, from 0, and the text.
@@ -150,6 +158,13 @@ impl UpstreamLink for ScriptedLink {
             self.events.received(message, Some(id)).await;
         }
         Ok(Sent::Delivered)
+    }
+
+    fn has_streams(&self) -> bool {
+        self.script
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .has_streams
     }
 
     async fn close(&self) {
