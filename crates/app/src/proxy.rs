@@ -10,13 +10,14 @@ mod completion;
 mod connection;
 mod from_client;
 mod from_upstream;
+mod list_memory;
 mod list_tools;
 mod params;
 mod pending;
 mod reconnect;
 mod registry;
 mod session;
+mod shared;
 
-pub use list_tools::ListMemory;
 pub use registry::{Proxy, ProxyParts};
 pub use session::ClientSession;

@@ -15,8 +15,8 @@ use riglm_ports::upstream::Exchange as UpstreamExchange;
 use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, hello, id_member};
 use super::pending::{Pending, Purpose};
-use super::registry::stopping;
 use super::session::ClientSession;
+use super::shared::stopping;
 use crate::tracking::CallDetails;
 
 /// What the ids of the proxy's own requests begin with.

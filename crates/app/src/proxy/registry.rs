@@ -12,8 +12,9 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::upstream::UpstreamConnector;
 
-use super::list_tools::ListMemory;
+use super::list_memory::ListMemory;
 use super::session::ClientSession;
+use super::shared::{Shared, stopping};
 use crate::filtering::ListFilter;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
@@ -32,20 +33,6 @@ pub struct ProxyParts {
     pub filter: ListFilter,
     /// The limits that hold.
     pub limits: Limits,
-}
-
-/// What all sessions share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) connector: Arc<dyn UpstreamConnector>,
-    pub(crate) recorder: Arc<Recorder>,
-    pub(crate) filter: ListFilter,
-    pub(crate) limits: Limits,
-    pub(crate) lists: ListMemory,
-    /// Requests in flight in all sessions.
-    pub(crate) n_in_flight: AtomicUsize,
-    /// The proxy is going to end: requests in flight may end, new ones are refused.
-    pub(crate) is_stopping: AtomicBool,
 }
 
 /// The proxy in front of one upstream.
@@ -186,9 +173,4 @@ impl Proxy {
         }))
         .await;
     }
-}
-
-/// Returns the error for what comes after the proxy began to stop.
-pub(super) fn stopping() -> RpcError {
-    RpcError::new(RpcErrorCode::LimitReached, "the proxy is shutting down")
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
 use super::pending::{Pending, PendingTable};
-use super::registry::Shared;
+use super::shared::Shared;
 use crate::tracking::SessionDetails;
 
 /// The longest that a client may take to be told that its requests end with the session.
