@@ -6,6 +6,9 @@
 use std::borrow::Cow;
 
 /// The members of a JSON object in their order: the unescaped key and the text of the value.
+///
+/// A key that stands for no text, as one with half of a surrogate pair, is given as it is written,
+/// without its quotes.
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
     text: &'a str,
@@ -37,7 +40,9 @@ impl<'a> Iterator for Members<'a> {
         let value_at = self.skip(|byte| is_white_space(byte) || byte == b':')?;
         let value_end = value_end(self.text.as_bytes(), value_at)?;
         self.at = value_end;
-        let key = unescaped(self.text.get(key_at..key_end)?)?;
+        let written = self.text.get(key_at..key_end)?;
+        let as_written = || written.get(1..written.len() - 1).map(Cow::Borrowed);
+        let key = unescaped(written).or_else(as_written)?;
         Some((key, self.text.get(value_at..value_end)?))
     }
 }
@@ -130,6 +135,16 @@ mod tests {
         assert_eq!(
             members("{}").count() + members("[1]").count() + members("").count(),
             0
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_no_text_does_not_hide_the_members_behind_it() {
+        let found: Vec<_> = members(r#"{"\ud800":1,"x\q":2,"name":"n"}"#).collect();
+        let expected = [(r"\ud800", "1"), (r"x\q", "2"), ("name", r#""n""#)];
+        assert_eq!(
+            found,
+            expected.map(|(key, value)| (Cow::Borrowed(key), value))
         );
     }
 

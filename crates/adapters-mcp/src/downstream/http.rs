@@ -6,6 +6,8 @@ mod connection;
 mod detachable;
 mod event_log;
 mod legacy_sse;
+mod newborn;
+mod port;
 mod reader;
 mod reply;
 mod request;

@@ -1,28 +1,37 @@
 //! One client over standard input and output: one message a line, until the input ends.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use riglm_app::proxy::Proxy;
+use riglm_app::proxy::{ClientSession, Proxy};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::RpcError;
 use riglm_ports::downstream::{ClientLink, Route};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::refusal::{too_large, unreadable};
 
 /// How many messages may wait for a client that reads too slowly.
 const QUEUE: usize = 64;
-/// How long requests may still be answered after the input ended. A client that closes the input
-/// wants the process to end; one that pipes requests in wants their answers.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long a client may take to read what is left for it once its session ends.
+const LAST_READS: Duration = Duration::from_secs(5);
 
-/// Serves one client until its input ends, the output breaks, or the session is ended.
+/// What is done with one line of the client.
+type Taking = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Serves one client until its input ends, the output breaks, the session is ended, or `stop` is
+/// cancelled. Nothing is read then; requests in flight are answered within the drain limit, the
+/// session is closed, and what is left for the client is written out, as long as it reads.
+///
+/// Not cancellation safe: dropped, it may leave half a line in the output. Cancel `stop` instead.
 ///
 /// # Errors
 ///
@@ -31,14 +40,16 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub async fn serve(
     proxy: &Proxy,
     principal: &Principal,
-    input: impl tokio::io::AsyncRead + Unpin,
+    input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Send + Unpin + 'static,
+    stop: CancellationToken,
 ) -> Result<(), StdioError> {
-    let limit = proxy.limits().request_body_bytes;
     let (queue, messages) = mpsc::channel(QUEUE);
-    let mut writer = tokio::spawn(write(messages, output));
+    let written = CancellationToken::new();
+    tokio::spawn(write(messages, output, written.clone().drop_guard()));
     let client = Arc::new(StdioLink {
         queue: Mutex::new(Some(queue)),
+        is_given_up: CancellationToken::new(),
     });
     let session = proxy
         .accept(
@@ -47,44 +58,89 @@ pub async fn serve(
             Arc::<StdioLink>::clone(&client),
         )
         .map_err(StdioError::NotAdmitted)?;
-    let mut input = BufReader::with_capacity(64 << 10, input);
-    let read = loop {
-        let line = tokio::select! {
-            line = read_line(&mut input, limit) => line,
-            _ = &mut writer => break Ok(()),
-        };
-        let message = match line {
-            Ok(Line::Text(line)) => Message::parse(&line).map_err(unreadable),
-            Ok(Line::TooLong) => Err((too_large(limit), None)),
-            Ok(Line::End) => break Ok(()),
-            Err(error) => break Err(StdioError::Input(error)),
-        };
-        match message {
-            Ok(message) => match session.receive(message).await {
-                Ok(Some(exchange)) => {
-                    tokio::spawn(exchange.run);
-                    exchange.on_its_way.await;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    let reason = error.message;
-                    tracing::warn!("a message of the client was not passed on: {reason}");
-                }
-            },
-            Err((error, id)) => client.refuse(&error, id.as_ref()).await,
-        }
-        if session.is_closed() {
-            break Ok(());
-        }
+    let limit = proxy.limits().request_body_bytes;
+    let mut taking = None;
+    let read = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        () = written.cancelled() => Ok(()),
+        read = read_all(&session, &client, input, limit, &mut taking) => read,
     };
-    session
-        .drain(LAST_ANSWERS.min(proxy.limits().drain_timeout))
-        .await;
-    session.close().await;
-    if !writer.is_finished() && tokio::time::timeout(LAST_ANSWERS, writer).await.is_err() {
+    // What was begun with a message must come to its end, which may outlast the session.
+    let taking = taking.map(tokio::spawn);
+    let deadline = Instant::now() + proxy.limits().drain_timeout;
+    let answers = async {
+        if let Some(taking) = taking {
+            let _ = tokio::time::timeout_at(deadline, taking).await;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        session.drain(left).await;
+    };
+    tokio::select! {
+        biased;
+        // Nobody is left to be answered.
+        () = written.cancelled() => {}
+        () = answers => {}
+    }
+    tokio::select! {
+        () = session.close() => {}
+        () = client.give_up_after(LAST_READS) => {}
+    }
+    if tokio::time::timeout(LAST_READS, written.cancelled())
+        .await
+        .is_err()
+    {
         tracing::warn!("the client did not read its last answers");
     }
     read
+}
+
+/// Takes one line after the other until the input or the session ends. What is done with the
+/// current line stands in `taking`, so that it outlives this future.
+async fn read_all(
+    session: &Arc<ClientSession>,
+    client: &Arc<StdioLink>,
+    input: impl AsyncRead + Unpin,
+    limit: usize,
+    taking: &mut Option<Taking>,
+) -> Result<(), StdioError> {
+    let mut input = BufReader::with_capacity(64 << 10, input);
+    while !session.is_closed() {
+        let line = read_line(&mut input, limit).await;
+        let message = match line.map_err(StdioError::Input)? {
+            Line::Text(line) => Message::parse(&line).map_err(unreadable),
+            Line::TooLong => Err((too_large(limit), None)),
+            Line::End => break,
+        };
+        let (session, client) = (Arc::clone(session), Arc::clone(client));
+        let current = taking.insert(Box::pin(take(session, client, message)));
+        current.await;
+        *taking = None;
+    }
+    Ok(())
+}
+
+/// Passes a message on, or answers what is none.
+async fn take(
+    session: Arc<ClientSession>,
+    client: Arc<StdioLink>,
+    message: Result<Message, (RpcError, Option<RequestId>)>,
+) {
+    let message = match message {
+        Ok(message) => message,
+        Err((error, id)) => return client.refuse(&error, id.as_ref()).await,
+    };
+    match session.receive(message).await {
+        Ok(Some(exchange)) => {
+            tokio::spawn(exchange.run);
+            exchange.on_its_way.await;
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let reason = error.message;
+            tracing::warn!("a message of the client was not passed on: {reason}");
+        }
+    }
 }
 
 /// Why a client could not be served to its end.
@@ -140,8 +196,13 @@ async fn read_line(
     }
 }
 
-/// Writes messages one a line, and flushes whenever none is waiting.
-async fn write(mut messages: mpsc::Receiver<Bytes>, mut output: impl AsyncWrite + Unpin) {
+/// Writes messages one a line, and flushes whenever none is waiting. Cancels the token of
+/// `_written` when it is done or the client stopped reading.
+async fn write(
+    mut messages: mpsc::Receiver<Bytes>,
+    mut output: impl AsyncWrite + Unpin,
+    _written: DropGuard,
+) {
     while let Some(message) = messages.recv().await {
         let mut written = write_line(&mut output, &message).await;
         while written.is_ok() {
@@ -173,9 +234,13 @@ async fn write_line(
 #[derive(Debug)]
 struct StdioLink {
     queue: Mutex<Option<mpsc::Sender<Bytes>>>,
+    /// Cancelled when the session must end although the client does not read.
+    is_given_up: CancellationToken,
 }
 
 impl StdioLink {
+    /// Queues a line. A client that does not read holds up what is said to it, as a pipe to the
+    /// server itself would; only the end of the session limits that.
     async fn send(&self, line: Bytes) {
         let queue = self
             .queue
@@ -183,9 +248,20 @@ impl StdioLink {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         if let Some(queue) = queue {
-            // A writer that is gone has seen the client go; the session ends by that.
-            let _ = queue.send(line).await;
+            tokio::select! {
+                biased;
+                // A writer that is gone has seen the client go; the session ends by that.
+                _ = queue.send(line) => {}
+                () = self.is_given_up.cancelled() => {}
+            }
         }
+    }
+
+    /// Drops what finds no place in the queue, once `limit` has passed. Never returns.
+    async fn give_up_after(&self, limit: Duration) {
+        tokio::time::sleep(limit).await;
+        self.is_given_up.cancel();
+        std::future::pending::<()>().await;
     }
 
     async fn refuse(&self, error: &RpcError, id: Option<&RequestId>) {

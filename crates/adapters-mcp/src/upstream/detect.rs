@@ -260,6 +260,10 @@ impl UpstreamLink for DetectLink {
         }
     }
 
+    fn has_streams(&self) -> bool {
+        !matches!(*self.decided.borrow(), Decision::Sse(_))
+    }
+
     async fn close(&self) {
         let last = self.trial.decision.send_replace(Decision::Closed);
         self.trial.take_events();

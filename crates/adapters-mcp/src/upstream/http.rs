@@ -103,16 +103,18 @@ impl HttpLink {
         let body = message.clone();
         self.tasks
             .spawn(async move { session.deliver(body, report).await });
-        outcome.await.unwrap_or_else(|_| Err(session::closed()))?;
-        match message.single().and_then(|envelope| envelope.method()) {
-            Some("notifications/initialized") => {
-                if let Some(ended) = self.session.claim_standalone() {
-                    let stream = standalone::run(self.session.clone(), events, ended);
-                    self.tasks.spawn(stream);
-                }
-            }
-            Some("notifications/cancelled") => self.session.exchanges.note_cancelled(&message),
-            _ => {}
+        let outcome = outcome.await.unwrap_or_else(|_| Err(session::closed()));
+        let method = message.single().and_then(|envelope| envelope.method());
+        if method == Some("notifications/cancelled") {
+            // Nobody waits for the request any more, whatever the server makes of that.
+            self.session.exchanges.note_cancelled(&message);
+        }
+        outcome?;
+        if method == Some("notifications/initialized")
+            && let Some(ended) = self.session.claim_standalone()
+        {
+            let stream = standalone::run(self.session.clone(), events, ended);
+            self.tasks.spawn(stream);
         }
         Ok(())
     }
@@ -133,6 +135,10 @@ impl UpstreamLink for HttpLink {
         } else {
             self.exchange(message, requests)
         }
+    }
+
+    fn has_streams(&self) -> bool {
+        true
     }
 
     async fn close(&self) {

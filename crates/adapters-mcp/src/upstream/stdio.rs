@@ -29,6 +29,7 @@ use super::limits::UpstreamLimits;
 use super::process_group::ProcessGroup;
 use process::Process;
 use reader::Reader;
+use stderr::LastLines;
 
 /// How many messages may wait for a process that does not read.
 const QUEUE_LENGTH: usize = 256;
@@ -105,6 +106,7 @@ impl UpstreamConnector for StdioConnector {
         let closing = CancellationToken::new();
         let ended = CancellationToken::new();
         let (queue, messages) = mpsc::channel(QUEUE_LENGTH);
+        let last_lines = LastLines::default();
         let reader = Reader {
             upstream: self.name.clone(),
             limits: self.limits.clone(),
@@ -120,7 +122,8 @@ impl UpstreamConnector for StdioConnector {
             exited: reader.exited.clone(),
             reader: tokio::spawn(reader.run(stdout)),
             writer: tokio::spawn(writer::run(stdin, messages, closing.clone())),
-            stderr: tokio::spawn(stderr::log(self.name.clone(), stderr)),
+            stderr: tokio::spawn(stderr::log(self.name.clone(), stderr, last_lines.clone())),
+            last_lines,
         };
         tokio::spawn(process.supervise(events, closing.clone(), ended.clone()));
         Ok(Arc::new(StdioLink {

@@ -199,6 +199,28 @@ async fn a_cancelled_request_does_not_keep_its_stream() {
 }
 
 #[tokio::test]
+async fn a_cancelled_request_ends_also_when_the_server_refuses_the_cancellation() {
+    let server = Server::start(|asked| match asked {
+        asked if asked.method == Method::GET => status(405),
+        asked if asked.is_post_of("notifications/cancelled") => status(500),
+        asked if asked.body == call(1) => events("data: {\"method\":\"a\"}\n\n", Then::StayOpen),
+        asked => handshake(asked).unwrap_or_else(|| status(500)),
+    })
+    .await;
+    let connection = open(&server, |_| {}).await;
+    connection.send(&call(1)).await.unwrap();
+    assert_eq!(connection.event().await.text(), r#"{"method":"a"}"#);
+    let refused = connection
+        .send(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#)
+        .await;
+    assert_eq!(refused, Err(UpstreamError::Status { status: 500 }));
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(1), UpstreamError::NoAnswer)
+    );
+}
+
+#[tokio::test]
 async fn many_events_may_together_exceed_the_limit_of_one() {
     let server = streaming(
         || {

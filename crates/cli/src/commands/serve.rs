@@ -1,9 +1,12 @@
 //! `riglm serve`: the proxy, until it is told to stop.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::stdio;
 use riglm_domain::principal::Principal;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use crate::compose;
 use crate::config::{Config, Downstream};
@@ -36,9 +39,17 @@ pub(super) async fn run(config: Config) -> anyhow::Result<()> {
             // Who started the process is the client: there is nobody else to be.
             let principal = Principal::local();
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            let stop = CancellationToken::new();
+            let proxy = Arc::clone(&core.proxy);
+            let serving = stdio::serve(&proxy, &principal, input, output, stop.clone());
+            tokio::pin!(serving);
             let served = tokio::select! {
-                served = stdio::serve(&core.proxy, &principal, input, output) => served,
-                () = stopped => Ok(()),
+                served = &mut serving => served,
+                () = stopped => {
+                    stop.cancel();
+                    // Dropped now, it could leave half a line in the output.
+                    serving.await
+                }
             };
             core.shutdown().await;
             served.context("failed to serve the client")

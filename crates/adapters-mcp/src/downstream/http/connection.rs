@@ -1,13 +1,21 @@
-//! The sending half of a Streamable HTTP session: messages go to the event log, from where the
-//! bodies of POST and GET take them.
+//! The sending halves of HTTP sessions. Over Streamable HTTP messages go to the event log, from
+//! where the bodies of POST and GET take them; over HTTP+SSE they go to the one stream there is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::{BufMut, Bytes, BytesMut};
 use riglm_domain::message::{Message, RequestId};
 use riglm_ports::downstream::{ClientLink, Route};
+use tokio::sync::mpsc;
 
 use super::event_log::EventLog;
+
+/// How many messages may wait for a client of HTTP+SSE that reads too slowly.
+const QUEUE: usize = 64;
+/// The longest that the sender waits for such a client.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The way to a client over Streamable HTTP.
 #[derive(Debug)]
@@ -35,5 +43,48 @@ impl ClientLink for HttpLink {
 
     async fn close(&self) {
         self.log.close();
+    }
+}
+
+/// The way to a client over its one stream.
+#[derive(Debug)]
+pub(super) struct SseLink {
+    queue: Mutex<Option<mpsc::Sender<Bytes>>>,
+}
+
+impl SseLink {
+    /// Returns a link and the events that its stream is made of.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let queue = Mutex::new(Some(queue));
+        (Self { queue }, events)
+    }
+}
+
+#[async_trait]
+impl ClientLink for SseLink {
+    async fn deliver(&self, message: Message, _route: Route) {
+        let queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(queue) = queue else {
+            return;
+        };
+        let line = message.on_one_line();
+        let mut event = BytesMut::with_capacity(line.len() + 24);
+        event.put_slice(b"event: message\ndata: ");
+        event.put_slice(&line);
+        event.put_slice(b"\n\n");
+        if queue.send_timeout(event.freeze(), MAX_WAIT).await.is_err() {
+            tracing::debug!("a message is dropped: the client is gone or does not read");
+        }
+    }
+
+    async fn finish(&self, _request: &RequestId) {}
+
+    async fn close(&self) {
+        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -1,30 +1,21 @@
 //! HTTP+SSE as of revision 2024-11-05: GET opens the one stream of a session and names the
 //! address that messages are posted to.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use riglm_app::proxy::ClientSession;
-use riglm_domain::message::{Message, RequestId};
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::downstream::{ClientLink, Route};
-use tokio::sync::mpsc;
 
+use super::connection::SseLink;
+use super::port::Port;
 use super::reader::{COMMENT, KEEP_ALIVE, sse_response};
-use super::server::Port;
 use super::{reply, request};
-
-/// How many messages may wait for a client that reads too slowly.
-const QUEUE: usize = 64;
-/// The longest that the sender waits for such a client.
-const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Serves one HTTP request to `/sse`.
 pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
@@ -42,10 +33,8 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
     if head.method != Method::GET {
         return not_allowed("GET");
     }
-    let (queue, events) = mpsc::channel(QUEUE);
-    let link = Arc::new(SseLink {
-        queue: Mutex::new(Some(queue)),
-    });
+    let (link, events) = SseLink::new();
+    let link = Arc::new(link);
     let accepted = port
         .proxy
         .accept(Transport::Sse, &principal, Arc::<SseLink>::clone(&link));
@@ -159,39 +148,5 @@ impl Drop for Client {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { session.close().await });
         }
-    }
-}
-
-/// The way to a client over its one stream.
-#[derive(Debug)]
-pub(super) struct SseLink {
-    queue: Mutex<Option<mpsc::Sender<Bytes>>>,
-}
-
-#[async_trait]
-impl ClientLink for SseLink {
-    async fn deliver(&self, message: Message, _route: Route) {
-        let queue = self
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let Some(queue) = queue else {
-            return;
-        };
-        let line = message.on_one_line();
-        let mut event = BytesMut::with_capacity(line.len() + 24);
-        event.put_slice(b"event: message\ndata: ");
-        event.put_slice(&line);
-        event.put_slice(b"\n\n");
-        if queue.send_timeout(event.freeze(), MAX_WAIT).await.is_err() {
-            tracing::debug!("a message is dropped: the client is gone or does not read");
-        }
-    }
-
-    async fn finish(&self, _request: &RequestId) {}
-
-    async fn close(&self) {
-        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

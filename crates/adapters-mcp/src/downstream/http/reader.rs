@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderValue, StatusCode, header};
 use riglm_app::proxy::ClientSession;
 
-use super::event_log::{Cursor, Event, EventLog};
+use super::event_log::{Event, Seat};
 
 /// How often a comment is sent on a silent stream, so that a dead connection is noticed.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -18,18 +18,11 @@ pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 /// How long a client should wait before it reconnects, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// A reader of one stream; leaves the stream when it is dropped.
+/// A reader of one stream.
 struct Reader {
-    log: Arc<EventLog>,
-    cursor: Cursor,
+    seat: Seat,
     session: Arc<ClientSession>,
     is_over: bool,
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.log.leave(&self.cursor);
-    }
 }
 
 /// What a stream starts with.
@@ -40,14 +33,10 @@ pub(super) struct Opening {
     pub(super) is_primed: bool,
 }
 
-/// Returns a response whose body is the stream at `cursor`.
-pub(super) fn event_stream(
-    log: Arc<EventLog>,
-    cursor: Cursor,
-    session: Arc<ClientSession>,
-    opening: Opening,
-) -> Response {
-    let stream = cursor.stream;
+/// Returns a response whose body is the rest of a stream.
+pub(super) fn event_stream(seat: Seat, session: Arc<ClientSession>, opening: Opening) -> Response {
+    seat.publish();
+    let stream = seat.stream();
     let mut head = BytesMut::new();
     if opening.is_primed {
         head.put_slice(format!("id: {stream}-0\nretry: {RETRY_MS}\ndata: \n\n").as_bytes());
@@ -58,8 +47,7 @@ pub(super) fn event_stream(
         put_event(&mut head, stream, &first);
     }
     let reader = Reader {
-        log,
-        cursor,
+        seat,
         session,
         is_over,
     };
@@ -76,12 +64,11 @@ pub(super) fn event_stream(
         if reader.is_over {
             return None;
         }
-        let next = reader.log.next(&mut reader.cursor);
-        let chunk = match tokio::time::timeout(KEEP_ALIVE, next).await {
+        let chunk = match tokio::time::timeout(KEEP_ALIVE, reader.seat.next()).await {
             Ok(Some(event)) => {
                 reader.is_over = event.is_last;
                 let mut chunk = BytesMut::with_capacity(event.data.len() + 48);
-                put_event(&mut chunk, reader.cursor.stream, &event);
+                put_event(&mut chunk, reader.seat.stream(), &event);
                 chunk.freeze()
             }
             Ok(None) => return None,

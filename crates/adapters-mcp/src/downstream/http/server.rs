@@ -15,8 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::HttpLink;
-use super::legacy_sse::SseLink;
+use super::port::Port;
 use super::sessions::Sessions;
 use super::{legacy_sse, streamable};
 
@@ -39,16 +38,6 @@ pub struct HttpOptions {
     pub admission: Admission,
     /// Tells who is calling.
     pub authenticator: Arc<dyn Authenticator>,
-}
-
-/// What the handlers share.
-#[derive(Debug)]
-pub(super) struct Port {
-    pub(super) proxy: Arc<Proxy>,
-    pub(super) admission: Admission,
-    pub(super) authenticator: Arc<dyn Authenticator>,
-    pub(super) streamable: Sessions<HttpLink>,
-    pub(super) legacy: Sessions<SseLink>,
 }
 
 /// The MCP port, bound and not served yet.

@@ -17,9 +17,10 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::connection::HttpLink;
 use super::detachable::Detachable;
-use super::event_log::{Cursor, Event, StreamError};
+use super::event_log::{Event, Seat, StreamError};
+use super::newborn::Newborn;
+use super::port::Port;
 use super::reader::{Opening, event_stream};
-use super::server::Port;
 use super::{reply, request};
 
 /// The header that carries the session id.
@@ -96,17 +97,14 @@ async fn post(
             Err(error) => reply::error(reply::status_of(error.code), &error, None),
         });
     }
-    let cursor = link
-        .log
-        .open(&ids)
-        .map_err(|error| Box::new(refuse_stream(error, ids.first())))?;
+    let seat = take_seat(&link, &ids)?;
     let patience = if message.is_batch() {
         Duration::ZERO
     } else {
         JSON_WITHIN
     };
     let exchange = Detachable::new(exchange(Arc::clone(&session), message));
-    Ok(answer(session, &link, cursor, exchange, patience).await)
+    Ok(answer(session, seat, exchange, patience).await)
 }
 
 /// Starts a session with its first message.
@@ -131,40 +129,51 @@ async fn initialize(
                 ids.first(),
             ))
         })?;
-    let mut unborn = Unborn(Some(Arc::clone(&session)));
-    let cursor = link
-        .log
-        .open(&ids)
-        .map_err(|error| Box::new(refuse_stream(error, ids.first())))?;
+    let id = match port.streamable.add(Arc::clone(&session), Arc::clone(&link)) {
+        Ok(id) => id,
+        Err(error) => {
+            tracing::error!("no session id can be made: {error}");
+            session.close().await;
+            return Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)));
+        }
+    };
+    let newborn = Newborn::new(Arc::clone(port), id, Arc::clone(&session));
+    let seat = take_seat(&link, &ids)?;
+    let stream = seat.stream();
     let exchange = Detachable::new(exchange(Arc::clone(&session), message));
-    // No hurry to stream: whether there is a session at all is known with the answer.
+    // No hurry to stream: most handshakes are answered at once and say nothing before that.
     let patience = port.proxy.limits().call_timeout_max;
-    let mut response = answer(Arc::clone(&session), &link, cursor, exchange, patience).await;
-    if !session.is_initialized() {
-        return Ok(response);
+    let mut response = answer(Arc::clone(&session), seat, exchange, patience).await;
+    // Asked in this order, because the session is initialized before its answer ends the stream.
+    let is_over = link.log.is_over(stream);
+    let is_initialized = session.is_initialized();
+    if is_over && !is_initialized {
+        return Ok(response); // Refused; the session ends.
     }
-    let id = port.streamable.add(session, link).map_err(|error| {
-        tracing::error!("no session id can be made: {error}");
-        Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR))
-    })?;
-    let id = HeaderValue::try_from(id)
+    let id = HeaderValue::try_from(newborn.id())
         .map_err(|_| Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)))?;
     response.headers_mut().insert(SESSION_ID, id);
-    unborn.0 = None;
+    if is_initialized {
+        newborn.live();
+    } else {
+        // The server said something before its answer, which follows on the stream. The task ends
+        // with the stream: at the latest when the request times out or the session is closed.
+        tokio::spawn(async move {
+            link.log.over(stream).await;
+            if session.is_initialized() {
+                newborn.live();
+            }
+        });
+    }
     Ok(response)
 }
 
-/// A session whose client does not know its id yet. Dropped before that, it is ended: the
-/// handshake failed or the client went away during it.
-struct Unborn(Option<Arc<ClientSession>>);
-
-impl Drop for Unborn {
-    fn drop(&mut self) {
-        if let (Some(session), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
-        {
-            runtime.spawn(async move { session.close().await });
-        }
-    }
+/// Opens the stream of a message with these requests.
+fn take_seat(link: &HttpLink, ids: &[RequestId]) -> Result<Seat, Refusal> {
+    link.log
+        .open(ids)
+        .map(|cursor| Seat::new(Arc::clone(&link.log), cursor))
+        .map_err(|error| Box::new(refuse_stream(error, ids.first())))
 }
 
 /// Opens the standalone stream, or takes up a broken one.
@@ -183,17 +192,13 @@ fn get(port: &Arc<Port>, principal: &Principal, headers: &HeaderMap) -> Result<R
             .and_then(|id| link.log.resume(id)),
     };
     let cursor = opened.map_err(|error| Box::new(refuse_stream(error, None)))?;
+    let seat = Seat::new(Arc::clone(&link.log), cursor);
     let is_primed = primes(&session) && !headers.contains_key(LAST_EVENT_ID);
     let opening = Opening {
         first: None,
         is_primed,
     };
-    Ok(event_stream(
-        Arc::clone(&link.log),
-        cursor,
-        session,
-        opening,
-    ))
+    Ok(event_stream(seat, session, opening))
 }
 
 /// Ends a session.
@@ -248,14 +253,12 @@ fn find(
 /// comes within `patience` and is all there is, or else a stream.
 async fn answer(
     session: Arc<ClientSession>,
-    link: &HttpLink,
-    mut cursor: Cursor,
+    mut seat: Seat,
     mut exchange: Detachable,
     patience: Duration,
 ) -> Response {
-    let first = match first_event(link, &mut cursor, &mut exchange, patience).await {
+    let first = match first_event(&mut seat, &mut exchange, patience).await {
         Some(Some(event)) if event.is_last && event.number == 1 => {
-            link.log.forget(cursor.stream);
             return reply::json(StatusCode::OK, event.data);
         }
         first => first.flatten(),
@@ -264,15 +267,14 @@ async fn answer(
         first,
         is_primed: primes(&session),
     };
-    event_stream(Arc::clone(&link.log), cursor, session, opening)
+    event_stream(seat, session, opening)
 }
 
 /// Drives an exchange until the first event of its stream, which is `None` when the stream ends
 /// without one. Returns `None` when `patience` ends before that; the exchange goes on by itself
 /// when it is dropped.
 async fn first_event(
-    link: &HttpLink,
-    cursor: &mut Cursor,
+    seat: &mut Seat,
     exchange: &mut Detachable,
     patience: Duration,
 ) -> Option<Option<Event>> {
@@ -280,7 +282,7 @@ async fn first_event(
     // log after each step: to wait for the log as well would make every answer wake its own task.
     let looking = std::future::poll_fn(|context| {
         let driven = Pin::new(&mut *exchange).poll(context);
-        match link.log.try_next(cursor) {
+        match seat.try_next() {
             Poll::Ready(event) => Poll::Ready(Some(event)),
             Poll::Pending => driven.map(|()| None),
         }
@@ -290,7 +292,7 @@ async fn first_event(
         return Some(event);
     }
     let waiting = async {
-        let next = link.log.next(cursor);
+        let next = seat.next();
         tokio::pin!(next);
         tokio::select! {
             biased;

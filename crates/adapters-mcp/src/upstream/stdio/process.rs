@@ -13,11 +13,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::super::process_group::ProcessGroup;
+use super::stderr::LastLines;
 
 /// How long the last messages of a process that has ended may take to be reported.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a process that closed its output is given to end, so that its status is known.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// How long the last words of a process that failed are waited for. A descendant may hold
+/// standard error open for ever.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A child process and the tasks at its streams.
 #[derive(Debug)]
@@ -31,6 +36,7 @@ pub(super) struct Process {
     pub(super) reader: JoinHandle<()>,
     pub(super) writer: JoinHandle<io::Result<()>>,
     pub(super) stderr: JoinHandle<()>,
+    pub(super) last_lines: LastLines,
 }
 
 impl Process {
@@ -62,6 +68,7 @@ impl Process {
         // Who is told of the loss may wait for the end of the process, so neither waits here.
         let report = async move { events.lost(UpstreamError::Lost { reason }).await };
         let end = async {
+            self.log_last_words().await;
             self.end(&closing).await;
             drop(ended);
         };
@@ -88,6 +95,22 @@ impl Process {
                 }
                 Err(_) => "the process closed its input".into(),
             },
+        }
+    }
+
+    /// Logs what a process wrote to standard error before it failed.
+    async fn log_last_words(&mut self) {
+        let Ok(Some(status)) = self.child.try_wait() else {
+            return;
+        };
+        if status.success() {
+            return;
+        }
+        let _ = timeout(LAST_WORDS_TIMEOUT, &mut self.stderr).await;
+        let upstream = &self.upstream;
+        tracing::warn!(%upstream, "upstream {upstream} failed: the process ended ({status})");
+        for line in self.last_lines.take() {
+            tracing::warn!(%upstream, "{upstream}: {line}");
         }
     }
 

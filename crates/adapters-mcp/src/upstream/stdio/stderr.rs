@@ -1,30 +1,52 @@
 //! What a child writes to standard error, as log lines.
+//!
+//! The lines may hold anything, so they are logged at debug only. The last ones are kept for a
+//! process that fails, because they tell why.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use riglm_domain::id::UpstreamName;
-use tokio::process::ChildStderr;
+use tokio::io::AsyncRead;
 
 use super::lines::{Line, Lines};
 
 /// Longer lines are cut, in bytes.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// The first lines tell how the start went, or why it failed; later ones follow single requests.
-const N_START_LINES: usize = 20;
+/// How many lines are kept, and how much of each, in bytes.
+const N_LAST_LINES: usize = 10;
+const MAX_LAST_LINE_BYTES: usize = 512;
 
-/// Logs the lines of `stderr` to its end.
-pub(super) async fn log(upstream: UpstreamName, stderr: ChildStderr) {
+/// The last lines that a process wrote to standard error.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
+
+impl LastLines {
+    fn push(&self, text: &[u8]) {
+        let text = &text[..text.len().min(MAX_LAST_LINE_BYTES)];
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == N_LAST_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(printable(text));
+    }
+
+    /// Returns the lines, the oldest first, and forgets them.
+    pub(super) fn take(&self) -> VecDeque<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Logs the lines of `stderr` to its end, and keeps the last ones in `last`.
+pub(super) async fn log(upstream: UpstreamName, stderr: impl AsyncRead + Unpin, last: LastLines) {
     let mut lines = Lines::new(stderr, MAX_LINE_BYTES);
-    let mut n_lines = 0;
     while let Ok(Some(line)) = lines.next().await {
         let (Line::Whole(text) | Line::Cut { head: text, .. }) = line;
         if text.is_empty() {
             continue;
         }
-        if n_lines < N_START_LINES {
-            n_lines += 1;
-            tracing::info!(%upstream, "{upstream}: {}", printable(&text));
-        } else {
-            tracing::debug!(%upstream, "{upstream}: {}", printable(&text));
-        }
+        tracing::debug!(%upstream, "{upstream}: {}", printable(&text));
+        last.push(&text);
     }
 }
 
@@ -49,6 +71,25 @@ fn is_invisible(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_last_lines_are_kept_and_each_is_cut() {
+        let long = "x".repeat(MAX_LINE_BYTES + 1);
+        let lines: Vec<String> = (0..20).map(|n| format!("line {n}\n")).collect();
+        let text = lines.join("\n") + &long;
+        let last = LastLines::default();
+        log(
+            UpstreamName::parse("u").unwrap(),
+            text.as_bytes(),
+            last.clone(),
+        )
+        .await;
+        let lines = last.take();
+        assert_eq!(lines.len(), N_LAST_LINES);
+        assert_eq!(lines[0], "line 11");
+        assert_eq!(lines[N_LAST_LINES - 1].len(), MAX_LAST_LINE_BYTES);
+        assert!(last.take().is_empty());
+    }
 
     #[test]
     fn control_characters_and_bad_bytes_are_made_visible() {

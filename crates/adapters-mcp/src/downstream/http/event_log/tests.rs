@@ -1,3 +1,4 @@
+use super::retention::{KEPT_BYTES, KEPT_LAST_BYTES, KEPT_STREAMS, MAX_WAITING_EVENTS, Totals};
 use super::*;
 
 fn message(text: &str) -> Message {
@@ -16,6 +17,33 @@ fn answer(number: u32) -> Message {
     message(&format!(
         r#"{{"jsonrpc":"2.0","id":{number},"result":{{}}}}"#
     ))
+}
+
+fn big_answer(number: u32, size: usize) -> Message {
+    let text = "x".repeat(size);
+    message(&format!(
+        r#"{{"jsonrpc":"2.0","id":{number},"result":"{text}"}}"#
+    ))
+}
+
+/// Opens the stream of a request that is answered by server-sent events.
+fn open_published(log: &EventLog, number: u32) -> Cursor {
+    let cursor = log.open(&[id(number)]).unwrap();
+    log.publish(cursor.stream);
+    cursor
+}
+
+/// Checks that the totals are as they are when everything is counted again.
+fn assert_totals(log: &EventLog) {
+    let streams = log.lock();
+    let shares = streams.by_number.values().map(Totals::of);
+    let counted = shares.fold(Totals::default(), |sum, share| Totals {
+        waiting: sum.waiting + share.waiting,
+        waiting_bytes: sum.waiting_bytes + share.waiting_bytes,
+        last_bytes: sum.last_bytes + share.last_bytes,
+        earlier_bytes: sum.earlier_bytes + share.earlier_bytes,
+    });
+    assert_eq!(streams.totals, counted);
 }
 
 async fn take(log: &EventLog, cursor: &mut Cursor) -> Option<(u64, bool)> {
@@ -80,7 +108,7 @@ async fn what_belongs_to_no_request_waits_for_a_listener() {
 #[tokio::test]
 async fn a_broken_stream_is_resumed_without_loss_or_repetition() {
     let log = EventLog::new();
-    let mut cursor = log.open(&[id(1)]).unwrap();
+    let mut cursor = open_published(&log, 1);
     log.push(&note("a"), &Route::Related(id(1))).await;
     log.push(&note("b"), &Route::Related(id(1))).await;
     take(&log, &mut cursor).await;
@@ -112,7 +140,7 @@ async fn a_finished_request_ends_its_stream_without_an_answer() {
 async fn what_was_taken_is_kept_only_up_to_the_limit() {
     let log = EventLog::new();
     for number in 1..100 {
-        let mut cursor = log.open(&[id(number)]).unwrap();
+        let mut cursor = open_published(&log, number);
         log.push(&answer(number), &Route::Related(id(number))).await;
         assert_eq!(take(&log, &mut cursor).await, Some((1, true)));
     }
@@ -124,14 +152,11 @@ async fn what_was_taken_is_kept_only_up_to_the_limit() {
 #[tokio::test]
 async fn an_answer_that_was_not_taken_is_kept_beyond_the_limit_of_taken_ones() {
     let log = EventLog::new();
-    let big = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
-        "x".repeat(KEPT_BYTES * 2)
-    );
-    let mut cursor = log.open(&[id(1)]).unwrap();
-    log.push(&message(&big), &Route::Related(id(1))).await;
+    let mut cursor = open_published(&log, 1);
+    log.push(&big_answer(1, KEPT_BYTES * 2), &Route::Related(id(1)))
+        .await;
     for number in 2..50 {
-        let mut other = log.open(&[id(number)]).unwrap();
+        let mut other = open_published(&log, number);
         log.push(&answer(number), &Route::Related(id(number))).await;
         take(&log, &mut other).await;
     }
@@ -171,4 +196,149 @@ async fn only_an_answer_without_an_id_stands_for_the_request_of_its_stream() {
     log.push(&nobody, &Route::Related(id(1))).await;
     assert_eq!(take(&log, &mut cursor).await, Some((1, false)));
     assert_eq!(take(&log, &mut cursor).await, Some((2, true)));
+}
+
+#[tokio::test]
+async fn a_large_answer_can_be_resumed_until_other_streams_take_its_place() {
+    let log = EventLog::new();
+    let mut cursor = open_published(&log, 1);
+    log.push(&big_answer(1, KEPT_BYTES * 2), &Route::Related(id(1)))
+        .await;
+    take(&log, &mut cursor).await;
+    log.leave(&cursor);
+    let mut resumed = log.resume("1-0").unwrap();
+    assert_eq!(take(&log, &mut resumed).await, Some((1, true)));
+    for number in 2..20 {
+        let mut other = open_published(&log, number);
+        log.push(&answer(number), &Route::Related(id(number))).await;
+        take(&log, &mut other).await;
+    }
+    assert_eq!(log.resume("1-0").unwrap_err(), StreamError::UnknownEvent);
+}
+
+#[tokio::test]
+async fn large_answers_are_kept_up_to_a_limit_for_the_session() {
+    let log = EventLog::new();
+    let sizes = [
+        KEPT_LAST_BYTES / 2,
+        10,
+        KEPT_LAST_BYTES,
+        KEPT_LAST_BYTES / 3,
+    ];
+    for (number, size) in (1..).zip(sizes) {
+        let mut cursor = open_published(&log, number);
+        log.push(&big_answer(number, size), &Route::Related(id(number)))
+            .await;
+        take(&log, &mut cursor).await;
+        log.leave(&cursor);
+    }
+    let is_kept = |event| log.resume(event).is_ok();
+    assert!(!is_kept("3-0"), "too large by itself");
+    assert!(is_kept("1-0") && is_kept("2-0") && is_kept("4-0"));
+    let mut cursor = open_published(&log, 5);
+    log.push(&big_answer(5, KEPT_LAST_BYTES / 3), &Route::Related(id(5)))
+        .await;
+    take(&log, &mut cursor).await;
+    assert!(!is_kept("1-0"), "the oldest large one");
+    assert!(is_kept("2-0") && is_kept("4-0") && is_kept("5-0"));
+    assert_totals(&log);
+}
+
+#[tokio::test]
+async fn large_events_of_streams_that_go_on_are_bounded_too() {
+    let log = EventLog::new();
+    let text = format!(r#"{{"method":"m","params":["{}"]}}"#, "x".repeat(1 << 20));
+    for number in 1..9 {
+        let mut cursor = open_published(&log, number);
+        log.push(&message(&text), &Route::Related(id(number))).await;
+        take(&log, &mut cursor).await;
+    }
+    assert!(log.lock().totals.last_bytes <= KEPT_LAST_BYTES);
+    assert_totals(&log);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_abandoned_before_its_response_leaves_nothing_behind() {
+    let log = Arc::new(EventLog::new());
+    let text = format!(
+        r#"{{"method":"m","params":["{}"]}}"#,
+        "x".repeat(MAX_UNREAD_BYTES)
+    );
+    for number in 1..50 {
+        let seat = Seat::new(Arc::clone(&log), log.open(&[id(number)]).unwrap());
+        log.push(&message(&text), &Route::Related(id(number))).await;
+        drop(seat);
+        let before = tokio::time::Instant::now();
+        log.push(&answer(number), &Route::Related(id(number))).await;
+        assert!(before.elapsed().is_zero(), "nobody is waited for");
+        let answered = Seat::new(Arc::clone(&log), log.open(&[id(number)]).unwrap());
+        log.push(&answer(number), &Route::Related(id(number))).await;
+        drop(answered);
+    }
+    assert_eq!(log.lock().by_number.len(), 1, "only the standalone stream");
+    assert_eq!(log.lock().totals, Totals::default());
+}
+
+#[tokio::test]
+async fn a_broken_stream_is_kept_although_its_request_is_answered_later() {
+    let log = Arc::new(EventLog::new());
+    let seat = Seat::new(Arc::clone(&log), log.open(&[id(1)]).unwrap());
+    seat.publish();
+    drop(seat);
+    log.push(&answer(1), &Route::Related(id(1))).await;
+    let mut resumed = log.resume("1-0").unwrap();
+    assert_eq!(take(&log, &mut resumed).await, Some((1, true)));
+}
+
+#[tokio::test]
+async fn events_that_nobody_comes_for_are_limited_in_number() {
+    let log = EventLog::new();
+    let n_pushed = MAX_WAITING_EVENTS + 50_000;
+    let note = note("a");
+    for _ in 0..n_pushed {
+        log.push(&note, &Route::Standalone).await;
+    }
+    assert_eq!(log.lock().totals.waiting, MAX_WAITING_EVENTS);
+    assert_totals(&log);
+    let mut cursor = log.listen().unwrap();
+    let oldest = (n_pushed - MAX_WAITING_EVENTS + 1) as u64;
+    assert_eq!(take(&log, &mut cursor).await, Some((oldest, false)));
+    assert_totals(&log);
+}
+
+#[tokio::test]
+async fn the_totals_stay_right_whatever_happens_to_the_streams() {
+    let log = EventLog::new();
+    for number in 1..60 {
+        let mut cursor = open_published(&log, number);
+        for size in [40_000, 10, 200_000] {
+            let text = format!(r#"{{"method":"m","params":["{}"]}}"#, "x".repeat(size));
+            log.push(&message(&text), &Route::Related(id(number))).await;
+            log.push(&message(&text), &Route::Standalone).await;
+            if number % 3 > 0 {
+                take(&log, &mut cursor).await;
+            }
+        }
+        match number % 4 {
+            0 => log.leave(&cursor),
+            1 => log.finish(&id(number)),
+            2 => log.push(&answer(number), &Route::Related(id(number))).await,
+            _ => drop(log.resume(&format!("{number}-1"))),
+        }
+        assert_totals(&log);
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_can_be_waited_for() {
+    let log = EventLog::new();
+    let cursor = open_published(&log, 1);
+    let over = log.over(cursor.stream);
+    tokio::pin!(over);
+    assert!(!log.is_over(cursor.stream) && futures_util::poll!(&mut over).is_pending());
+    log.push(&answer(1), &Route::Related(id(1))).await;
+    assert!(log.is_over(cursor.stream) && futures_util::poll!(&mut over).is_ready());
+    let other = log.open(&[id(2)]).unwrap();
+    log.close();
+    assert!(log.is_over(other.stream));
 }

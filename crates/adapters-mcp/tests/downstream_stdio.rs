@@ -1,0 +1,153 @@
+//! A client over standard input and output: what it still gets when its session ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
+use riglm_app::clock::SystemClock;
+use riglm_app::filtering::ListFilter;
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::principal::Principal;
+use riglm_ports::clock::Clock;
+use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+const NO_MESSAGE: &str = "neither JSON nor a message\n";
+
+/// A client that is served with `capacity` bytes of room in its output.
+struct Scene {
+    upstream: Arc<ScriptedUpstream>,
+    input: DuplexStream,
+    output: BufReader<DuplexStream>,
+    stop: CancellationToken,
+    serving: JoinHandle<Result<(), StdioError>>,
+}
+
+fn scene(capacity: usize) -> Scene {
+    let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
+    let recorder = Recorder::new(
+        Arc::new(MemoryStore::default()),
+        KeyedHasher::new(&[7; 32]),
+        Arc::new(SystemClock),
+        RunId::new(SystemClock.now(), [0; 10]),
+        RecorderOptions::default(),
+    );
+    let proxy = Proxy::new(ProxyParts {
+        connector: upstream.clone(),
+        recorder: Arc::new(recorder),
+        filter: ListFilter::new(None),
+        limits: Limits::default(),
+    });
+    let (input, served_input) = tokio::io::duplex(64 << 10);
+    let (served_output, output) = tokio::io::duplex(capacity);
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    let serving = tokio::spawn(async move {
+        stdio::serve(
+            &proxy,
+            &Principal::local(),
+            served_input,
+            served_output,
+            token,
+        )
+        .await
+    });
+    Scene {
+        upstream,
+        input,
+        output: BufReader::new(output),
+        stop,
+        serving,
+    }
+}
+
+impl Scene {
+    /// Sends a request and returns when the upstream has it.
+    async fn ask(&mut self) {
+        self.input.write_all(PING.as_bytes()).await.unwrap();
+        self.input.write_all(b"\n").await.unwrap();
+        while self.upstream.sent().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        let reading = self.output.read_line(&mut line);
+        let read = tokio::time::timeout(Duration::from_mins(2), reading).await;
+        read.expect("no line came").unwrap();
+        line
+    }
+
+    async fn end(self) {
+        tokio::time::timeout(Duration::from_mins(2), self.serving)
+            .await
+            .expect("serving hangs")
+            .unwrap()
+            .unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_flight_at_the_end_of_the_input_is_answered_within_the_drain_limit() {
+    let mut scene = scene(64 << 10);
+    scene.ask().await;
+    scene.input.shutdown().await.unwrap();
+    tokio::time::sleep(Limits::default().drain_timeout / 2).await;
+    scene.upstream.say(PONG, None).await;
+    assert_eq!(scene.line().await, format!("{PONG}\n"));
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_answers_what_is_in_flight_and_cuts_no_line() {
+    let mut scene = scene(8);
+    scene.ask().await;
+    scene.stop.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scene.upstream.say(PONG, None).await;
+    // The output has room for the beginning of the line only until the client reads on.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut rest = String::new();
+    let reading = scene.output.read_to_string(&mut rest);
+    let read = tokio::time::timeout(Duration::from_mins(2), reading).await;
+    read.expect("the output does not end").unwrap();
+    assert_eq!(rest, format!("{PONG}\n"));
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_ends_a_client_that_does_not_read() {
+    let mut scene = scene(8);
+    let lines = NO_MESSAGE.repeat(200);
+    scene.input.write_all(lines.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scene.stop.cancel();
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_closes_its_output_is_not_waited_for() {
+    let mut scene = scene(8);
+    scene.ask().await;
+    let lines = NO_MESSAGE.repeat(200);
+    scene.input.write_all(lines.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let Scene {
+        output, serving, ..
+    } = scene;
+    drop(output);
+    let limit = Limits::default().drain_timeout / 2;
+    let served = tokio::time::timeout(limit, serving).await;
+    served.expect("serving hangs").unwrap().unwrap();
+}
