@@ -52,7 +52,14 @@ fn loaded(overrides: &Overrides) -> Result<Config, ConfigError> {
 
 /// Runs a future on a runtime of its own.
 fn wait_for<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+    // Half of the cores: the clients and servers on both sides of a local proxy need the rest, and
+    // fewer workers wake each other less often.
+    let n_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((n_cores / 2).max(1))
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
     let result = runtime.block_on(work);
     // A read from standard input cannot be cancelled; it must not keep the process alive.
     runtime.shutdown_background();
