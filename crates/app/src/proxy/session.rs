@@ -195,15 +195,13 @@ impl ClientSession {
         }
         self.closing.cancel();
         let abandoned = self.state().pending.remove_up_to(u64::MAX);
-        let error = RpcError::new(
+        let error = &RpcError::new(
             RpcErrorCode::SessionNotFound,
             "the session ended before the request was answered",
         );
-        let told = join_all(
-            abandoned
-                .into_iter()
-                .map(|(id, pending)| self.end_with(id, pending, &error)),
-        );
+        let told = join_all(abandoned.into_iter().map(|(id, pending)| async move {
+            self.fail(&id, pending, Outcome::Cancelled, error).await;
+        }));
         // A client that does not read any more cannot be told.
         let _ = tokio::time::timeout(LAST_WORDS, told).await;
         let live = {
@@ -219,10 +217,6 @@ impl ClientSession {
         }
         self.client.close().await;
         self.ended.cancel();
-    }
-
-    async fn end_with(self: &Arc<Self>, id: RequestId, pending: Pending, error: &RpcError) {
-        self.fail(&id, pending, Outcome::Cancelled, error).await;
     }
 
     /// Returns the identifier of the session's row, and makes the row first if there is none.
