@@ -817,3 +817,34 @@ async fn calls_in_flight_are_answered_when_their_session_ends() {
     );
     assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
 }
+
+#[tokio::test]
+async fn what_was_agreed_on_holds_until_a_new_handshake_is_answered() {
+    let scene = Setup::default().scene();
+    scene.send(HELLO).await;
+    scene
+        .upstream
+        .reply_to("initialize", r#""error":{"code":-1,"message":"no"}"#);
+    let again = r#"{"jsonrpc":"2.0","id":"again","method":"initialize","params":{}}"#;
+    scene.send(again).await;
+    scene.send(&format!("[{}]", call(1))).await;
+    assert!(
+        scene.last().contains("no JSON-RPC batches"),
+        "{}",
+        scene.last()
+    );
+}
+
+#[tokio::test]
+async fn the_ids_of_the_proxys_own_requests_are_not_for_clients() {
+    let scene = Setup::default().scene();
+    scene
+        .send(&call(1).replace(r#""id":1"#, r#""id":"riglm:initialize:2""#))
+        .await;
+    assert!(
+        scene.last().contains("riglm:initialize:2"),
+        "{}",
+        scene.last()
+    );
+    assert!(scene.upstream.sent().is_empty());
+}

@@ -243,6 +243,14 @@ impl Message {
         &self.parts
     }
 
+    /// Returns the ids of the requests in the message, in their order.
+    pub fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
+        self.parts
+            .iter()
+            .filter_map(Envelope::as_request)
+            .map(|(_, id)| id)
+    }
+
     /// Returns the envelope of a message that is no batch.
     #[must_use]
     pub fn single(&self) -> Option<&Envelope> {

@@ -123,12 +123,7 @@ impl HttpLink {
 #[async_trait]
 impl UpstreamLink for HttpLink {
     async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
-        let requests: Vec<RequestId> = message
-            .envelopes()
-            .iter()
-            .filter_map(|envelope| envelope.as_request())
-            .map(|(_, id)| id.clone())
-            .collect();
+        let requests: Vec<RequestId> = message.request_ids().cloned().collect();
         if requests.is_empty() {
             self.deliver(message).await?;
             Ok(Sent::Delivered)

@@ -132,12 +132,7 @@ impl UpstreamLink for SseLink {
         if self.mailbox.closing.is_cancelled() {
             return Err(closed());
         }
-        let requests: Vec<RequestId> = message
-            .envelopes()
-            .iter()
-            .filter_map(|envelope| envelope.as_request())
-            .map(|(_, id)| id.clone())
-            .collect();
+        let requests: Vec<RequestId> = message.request_ids().cloned().collect();
         let mailbox = self.mailbox.clone();
         if requests.is_empty() {
             let (report, outcome) = oneshot::channel();

@@ -271,15 +271,11 @@ impl ClientSession {
 
     /// Refuses a message as a whole, before anything of it was noted.
     async fn refuse(&self, message: &Message, error: RpcError) -> Result<(), RpcError> {
-        let mut requests = message
-            .envelopes()
-            .iter()
-            .filter_map(Envelope::as_request)
-            .peekable();
+        let mut requests = message.request_ids().peekable();
         if requests.peek().is_none() {
             return Err(error);
         }
-        for (_, id) in requests {
+        for id in requests {
             self.deliver_error(id, &error).await;
         }
         Ok(())

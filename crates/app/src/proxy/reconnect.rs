@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::message::{Kind, Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
 use riglm_ports::upstream::{Exchange, Sent, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
@@ -27,10 +27,7 @@ impl ClientSession {
         self: &Arc<Self>,
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
-        let has_requests = message
-            .envelopes()
-            .iter()
-            .any(|part| part.kind() == Kind::Request);
+        let has_requests = message.request_ids().next().is_some();
         if !has_requests && self.connection.current().is_none() && self.is_initialized() {
             // It concerns a connection that is gone; the handshake is played back by itself.
             return Ok(None);
@@ -188,7 +185,7 @@ impl ClientSession {
     fn assign(&self, message: &Message, generation: u64) -> bool {
         let mut state = self.state();
         let mut is_any_waiting = false;
-        for (_, id) in message.envelopes().iter().filter_map(Envelope::as_request) {
+        for id in message.request_ids() {
             if let Some(pending) = state.pending.get_mut(id) {
                 pending.generation = generation;
                 is_any_waiting = true;
@@ -206,7 +203,7 @@ impl ClientSession {
         let failure = upstream_failure(error);
         tracing::warn!("a message could not be passed on: {error}");
         let mut has_requests = false;
-        for (_, id) in message.envelopes().iter().filter_map(Envelope::as_request) {
+        for id in message.request_ids() {
             has_requests = true;
             let pending = self.state().pending.remove(id);
             if let Some(pending) = pending {

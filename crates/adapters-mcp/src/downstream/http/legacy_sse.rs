@@ -20,13 +20,7 @@ use super::{reply, request};
 /// Serves one HTTP request to `/sse`.
 pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
     let (head, _) = request.into_parts();
-    let admitted = request::admit(
-        &port.admission,
-        &*port.authenticator,
-        &head.uri,
-        &head.headers,
-    );
-    let principal = match admitted {
+    let principal = match request::admit(&port, &head) {
         Ok(principal) => principal,
         Err(refusal) => return *refusal,
     };
@@ -76,13 +70,7 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
 /// Serves one HTTP request to `/messages`.
 pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
-    let admitted = request::admit(
-        &port.admission,
-        &*port.authenticator,
-        &head.uri,
-        &head.headers,
-    );
-    let principal = match admitted {
+    let principal = match request::admit(&port, &head) {
         Ok(principal) => principal,
         Err(refusal) => return *refusal,
     };

@@ -6,15 +6,15 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use riglm_domain::admission::Admission;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::authenticator::Authenticator;
 
+use super::port::Port;
 use super::reply;
 use crate::downstream::refusal::{too_large, unreadable};
 
@@ -29,12 +29,8 @@ const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Checks the size of the headers, `Host`, `Origin` and the key of a request. The error is the response that refuses it;
 /// it is boxed because it is large and rare.
-pub(super) fn admit(
-    admission: &Admission,
-    authenticator: &dyn Authenticator,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<Principal, Box<Response>> {
+pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response>> {
+    let headers = &head.headers;
     let n_bytes: usize = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len())
@@ -50,16 +46,21 @@ pub(super) fn admit(
             .iter()
             .map(http::HeaderValue::as_bytes)
     };
-    let target = uri.authority().map(http::uri::Authority::as_str);
-    if let Err(refused) = admission.check(values(header::HOST), values(header::ORIGIN), target) {
+    let target = head.uri.authority().map(http::uri::Authority::as_str);
+    if let Err(refused) = port
+        .admission
+        .check(values(header::HOST), values(header::ORIGIN), target)
+    {
         let error = RpcError::new(RpcErrorCode::Forbidden, refused.to_string());
         return Err(Box::new(reply::error(StatusCode::FORBIDDEN, &error, None)));
     }
-    authenticator.authenticate(bearer(headers)).ok_or_else(|| {
-        let text = "a bearer key that this server knows is required";
-        let error = RpcError::new(RpcErrorCode::Forbidden, text);
-        Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
-    })
+    port.authenticator
+        .authenticate(bearer(headers))
+        .ok_or_else(|| {
+            let text = "a bearer key that this server knows is required";
+            let error = RpcError::new(RpcErrorCode::Forbidden, text);
+            Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
+        })
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

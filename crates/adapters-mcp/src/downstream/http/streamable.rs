@@ -39,13 +39,7 @@ type Refusal = Box<Response>;
 /// Serves one HTTP request to `/mcp`.
 pub(super) async fn serve(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
-    let admitted = request::admit(
-        &port.admission,
-        &*port.authenticator,
-        &head.uri,
-        &head.headers,
-    );
-    let outcome = match admitted {
+    let outcome = match request::admit(&port, &head) {
         Err(refusal) => Err(refusal),
         Ok(principal) => match head.method {
             Method::POST => post(&port, &principal, &head.headers, body).await,
@@ -90,7 +84,7 @@ async fn post(
         let text = "the revision of this session has no JSON-RPC batches";
         return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
     }
-    let ids = request_ids(&message);
+    let ids: Vec<RequestId> = message.request_ids().cloned().collect();
     if ids.is_empty() {
         return Ok(match forward(session, message).await {
             Ok(()) => reply::empty(StatusCode::ACCEPTED),
@@ -113,7 +107,7 @@ async fn initialize(
     principal: &Principal,
     message: Message,
 ) -> Result<Response, Refusal> {
-    let ids = request_ids(&message);
+    let ids: Vec<RequestId> = message.request_ids().cloned().collect();
     let link = Arc::new(HttpLink::new());
     let session = port
         .proxy
@@ -336,16 +330,6 @@ fn is_initialize(message: &Message) -> bool {
         .single()
         .and_then(Envelope::as_request)
         .is_some_and(|(method, _)| method == "initialize")
-}
-
-/// Returns the ids of the requests in a message.
-fn request_ids(message: &Message) -> Vec<RequestId> {
-    message
-        .envelopes()
-        .iter()
-        .filter_map(Envelope::as_request)
-        .map(|(_, id)| id.clone())
-        .collect()
 }
 
 fn refuse_stream(error: StreamError, id: Option<&RequestId>) -> Response {
