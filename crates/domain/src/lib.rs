@@ -8,10 +8,12 @@
 
 pub mod admission;
 pub mod canonical;
+pub mod edit;
 pub mod exchange;
 pub mod id;
 pub mod invocation;
 pub mod message;
+pub mod meta;
 pub mod prediction;
 pub mod principal;
 pub mod protocol;

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
@@ -145,7 +146,12 @@ pub struct Message {
     raw: Bytes,
     parts: Vec<Envelope>,
     is_batch: bool,
+    param_headers: Option<Arc<[ParamHeader]>>,
 }
+
+/// A header `Mcp-Param-*` that travels with a request over HTTP: its name, and its value as it is
+/// written there.
+pub type ParamHeader = (Box<str>, Box<str>);
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -194,6 +200,7 @@ impl Message {
                 raw,
                 parts,
                 is_batch: false,
+                param_headers: None,
             });
         }
         let members: Vec<&RawValue> = serde_json::from_str(text).map_err(MessageError::NotJson)?;
@@ -211,6 +218,7 @@ impl Message {
             raw,
             parts,
             is_batch: true,
+            param_headers: None,
         })
     }
 
@@ -309,6 +317,46 @@ impl Message {
         self.spliced(at, result)
     }
 
+    /// Returns the same message with other `params`.
+    ///
+    /// `params` must be JSON text. Batches and messages without a method are returned unchanged.
+    #[must_use]
+    pub fn with_params(&self, params: &str) -> Self {
+        let Some(envelope) = self.single().filter(|envelope| envelope.method.is_some()) else {
+            return self.clone();
+        };
+        if let Some(at) = envelope.params_at.clone() {
+            return self.spliced(at, params);
+        }
+        let end = self.raw.len().saturating_sub(1);
+        self.spliced(end..end, &format!(r#","params":{params}"#))
+    }
+
+    /// Returns the same message with another `error`.
+    ///
+    /// `error` must be JSON text. Batches and messages without an error are returned unchanged.
+    #[must_use]
+    pub fn with_error(&self, error: &str) -> Self {
+        let Some(at) = self.single().and_then(|envelope| envelope.error_at.clone()) else {
+            return self.clone();
+        };
+        self.spliced(at, error)
+    }
+
+    /// Returns the headers `Mcp-Param-*` that the message came with or is to be sent with; `None`
+    /// when nobody said anything about them, as on transports without headers.
+    #[must_use]
+    pub fn param_headers(&self) -> Option<&[ParamHeader]> {
+        self.param_headers.as_deref()
+    }
+
+    /// Returns the same message with these headers `Mcp-Param-*`. Every edit keeps them.
+    #[must_use]
+    pub fn with_param_headers(mut self, headers: impl Into<Arc<[ParamHeader]>>) -> Self {
+        self.param_headers = Some(headers.into());
+        self
+    }
+
     /// Returns a message made of JSON text that the proxy itself wrote.
     ///
     /// # Errors
@@ -325,7 +373,13 @@ impl Message {
         text.extend_from_slice(&self.raw[at.end..]);
         // Replacing one JSON value by another keeps the text a JSON-RPC message; were it not,
         // the unedited message is the safe one to pass on.
-        Self::parse(&text.freeze()).unwrap_or_else(|_| self.clone())
+        Self::parse(&text.freeze()).map_or_else(
+            |_| self.clone(),
+            |message| Self {
+                param_headers: self.param_headers.clone(),
+                ..message
+            },
+        )
     }
 
     fn text(&self, at: Option<&Range<usize>>) -> Option<&str> {

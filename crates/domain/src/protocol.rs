@@ -21,6 +21,9 @@ impl Revision {
     pub const V2025_06_18: &'static str = "2025-06-18";
     /// Polling of SSE streams, tasks, elicitation by URL.
     pub const V2025_11_25: &'static str = "2025-11-25";
+    /// No handshake, no sessions, no requests of the server: "modern", where every earlier one is
+    /// "legacy" (basic/versioning, Terminology).
+    pub const V2026_07_28: &'static str = "2026-07-28";
     /// Every revision that has sessions and a handshake, oldest first.
     pub const WITH_SESSIONS: [&'static str; 4] = [
         Self::V2024_11_05,
@@ -28,6 +31,13 @@ impl Revision {
         Self::V2025_06_18,
         Self::V2025_11_25,
     ];
+
+    /// Returns every revision that is spoken, newest first.
+    #[must_use]
+    pub fn supported() -> Vec<&'static str> {
+        let legacy = Self::WITH_SESSIONS.iter().rev().copied();
+        std::iter::once(Self::V2026_07_28).chain(legacy).collect()
+    }
 
     /// Returns the revision named by `text`, known or not.
     #[must_use]
@@ -44,7 +54,14 @@ impl Revision {
     /// Returns whether this build speaks the revision.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        Self::WITH_SESSIONS.contains(&self.0.as_str())
+        Self::WITH_SESSIONS.contains(&self.0.as_str()) || self.is_modern()
+    }
+
+    /// Returns whether the revision carries version, identity and capabilities with each request
+    /// in place of a handshake. Of later revisions than this build knows it says no.
+    #[must_use]
+    pub fn is_modern(&self) -> bool {
+        self.0 == Self::V2026_07_28
     }
 
     /// Returns whether JSON-RPC batches are part of the revision (they were removed in 2025-06-18).
@@ -57,7 +74,7 @@ impl Revision {
     /// every stream with an event that carries an id and no data.
     #[must_use]
     pub fn primes_streams(&self) -> bool {
-        self.0.as_str() >= Self::V2025_11_25
+        self.0 == Self::V2025_11_25
     }
 }
 

@@ -1,10 +1,10 @@
 //! JSON-RPC errors that the proxy itself answers with.
 //!
 //! JSON-RPC reserves -32768 to -32000 and revision 2026-07-28 of the protocol hands out parts of
-//! it, so the proxy's own errors lie outside. The codes of JSON-RPC 2.0 section 5.1 keep their
-//! meaning.
+//! it, so the proxy's own errors lie outside. The codes of JSON-RPC 2.0 section 5.1, and those that
+//! the protocol defines, keep their meaning.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::message::RequestId;
 
@@ -15,6 +15,16 @@ pub enum RpcErrorCode {
     ParseError,
     /// The message is not a request that may be sent here and now (JSON-RPC 2.0).
     InvalidRequest,
+    /// The method is not known here (JSON-RPC 2.0).
+    MethodNotFound,
+    /// The parameters are not what the method takes (JSON-RPC 2.0).
+    InvalidParams,
+    /// HTTP headers and body disagree, or a header is missing (revision 2026-07-28).
+    HeaderMismatch,
+    /// The client lacks a capability that the request needs (revision 2026-07-28).
+    MissingRequiredClientCapability,
+    /// The revision of the request is not spoken here (revision 2026-07-28).
+    UnsupportedProtocolVersion,
     /// The upstream could not be started or reached, or its connection was lost.
     UpstreamUnavailable,
     /// The upstream did not answer within the deadline.
@@ -38,6 +48,11 @@ impl RpcErrorCode {
         match self {
             Self::ParseError => -32700,
             Self::InvalidRequest => -32600,
+            Self::MethodNotFound => -32601,
+            Self::InvalidParams => -32602,
+            Self::HeaderMismatch => -32020,
+            Self::MissingRequiredClientCapability => -32021,
+            Self::UnsupportedProtocolVersion => -32022,
             Self::UpstreamUnavailable => -31001,
             Self::UpstreamTimeout => -31002,
             Self::UpstreamGarbled => -31003,
@@ -56,6 +71,8 @@ pub struct RpcError {
     pub code: RpcErrorCode,
     /// What happened, for the person who reads the client's log.
     pub message: String,
+    /// What a program may want to know about it.
+    pub data: Option<Value>,
 }
 
 impl RpcError {
@@ -65,16 +82,27 @@ impl RpcError {
         Self {
             code,
             message: message.into(),
+            data: None,
         }
+    }
+
+    /// Returns the error with `data`.
+    #[must_use]
+    pub fn with_data(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
     }
 
     /// Returns the JSON-RPC message that answers `id` (or nobody) with this error.
     #[must_use]
     pub fn to_json(&self, id: Option<&RequestId>) -> String {
+        let mut error = json!({"code": self.code.code(), "message": self.message});
+        if let Some(data) = &self.data {
+            error["data"] = data.clone();
+        }
         format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{}}}"#,
+            r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
             id.map_or_else(|| "null".into(), RequestId::to_json),
-            json!({"code": self.code.code(), "message": self.message})
         )
     }
 }

@@ -4,6 +4,7 @@
 //! several times faster than a parser, and is not a validator.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// The members of a JSON object in their order: the unescaped key and the text of the value.
 ///
@@ -30,10 +31,29 @@ pub fn members(json: &str) -> Members<'_> {
 
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
+/// Where one member of an object lies in the text of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberAt<'a> {
+    /// The unescaped key, as [`Members`] gives it.
+    pub key: Cow<'a, str>,
+    /// The key with its quotes.
+    pub key_at: Range<usize>,
+    /// The value.
+    pub value_at: Range<usize>,
+}
+
 impl<'a> Iterator for Members<'a> {
     type Item = (Cow<'a, str>, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
+        let found = self.next_at()?;
+        Some((found.key, self.text.get(found.value_at)?))
+    }
+}
+
+impl<'a> Members<'a> {
+    /// Returns the next member by its position.
+    pub fn next_at(&mut self) -> Option<MemberAt<'a>> {
         let key_at = self.skip(|byte| is_white_space(byte) || byte == b',')?;
         let key_end = string_end(self.text.as_bytes(), key_at)?;
         self.at = key_end;
@@ -43,11 +63,14 @@ impl<'a> Iterator for Members<'a> {
         let written = self.text.get(key_at..key_end)?;
         let as_written = || written.get(1..written.len() - 1).map(Cow::Borrowed);
         let key = unescaped(written).or_else(as_written)?;
-        Some((key, self.text.get(value_at..value_end)?))
+        self.text.get(value_at..value_end)?;
+        Some(MemberAt {
+            key,
+            key_at: key_at..key_end,
+            value_at: value_at..value_end,
+        })
     }
-}
 
-impl Members<'_> {
     /// Moves behind what is to be skipped. Returns the position of what follows.
     fn skip(&mut self, is_skipped: impl Fn(u8) -> bool) -> Option<usize> {
         let rest = self.text.as_bytes().get(self.at..)?;

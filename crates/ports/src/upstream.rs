@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
 
 /// Why an upstream cannot be used or did not answer.
 ///
@@ -65,7 +66,8 @@ pub trait UpstreamConnector: Send + Sync + fmt::Debug {
     /// Returns the configured name.
     fn name(&self) -> &UpstreamName;
 
-    /// Opens a connection of its own for one client session and reports what arrives to `events`.
+    /// Opens a connection of its own for one client session, on behalf of `principal`, and reports
+    /// what arrives to `events`.
     ///
     /// Nothing is sent to the server on the proxy's own account: the first message is the
     /// client's. `events` may be called before this returns. The connection keeps `events` alive
@@ -78,6 +80,7 @@ pub trait UpstreamConnector: Send + Sync + fmt::Debug {
     /// through [`UpstreamEvents::unanswered`].
     async fn connect(
         &self,
+        principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError>;
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
@@ -61,20 +62,26 @@ impl UpstreamConnector for DetectConnector {
 
     async fn connect(
         &self,
+        principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
         match self.transports.known.load(Ordering::Relaxed) {
-            HTTP => self.transports.http.connect(events).await,
-            SSE => self.transports.sse.connect(events).await,
+            HTTP => self.transports.http.connect(principal, events).await,
+            SSE => self.transports.sse.connect(principal, events).await,
             _ => {
                 let (decision, decided) = watch::channel(Decision::Open);
                 let trial = Arc::new(Trial {
                     transports: self.transports.clone(),
+                    principal: principal.clone(),
                     events: Mutex::new(Some(events)),
                     first: Mutex::new(None),
                     decision,
                 });
-                let http = self.transports.http.connect(trial.clone()).await?;
+                let http = self
+                    .transports
+                    .http
+                    .connect(principal, trial.clone())
+                    .await?;
                 Ok(Arc::new(DetectLink {
                     http,
                     trial,
@@ -104,6 +111,7 @@ enum Decision {
 #[derive(Debug)]
 struct Trial {
     transports: Arc<Transports>,
+    principal: Principal,
     events: Mutex<Option<Arc<dyn UpstreamEvents>>>,
     /// The first message, until its answer is there.
     first: Mutex<Option<Message>>,
@@ -146,7 +154,12 @@ impl Trial {
     /// Sends `first` over HTTP+SSE; reports `error`, the first answer, if that fails too.
     async fn fall_back(&self, first: Message, request: RequestId, error: UpstreamError) {
         let Some(events) = self.events() else { return };
-        let link = match self.transports.sse.connect(events.clone()).await {
+        let link = match self
+            .transports
+            .sse
+            .connect(&self.principal, events.clone())
+            .await
+        {
             Ok(link) => link,
             Err(second) => {
                 let upstream = self.transports.http.name();

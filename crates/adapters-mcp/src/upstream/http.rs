@@ -21,6 +21,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{
     self, Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
@@ -54,6 +55,7 @@ impl UpstreamConnector for HttpConnector {
     /// Never fails: a server that cannot be reached is reported with the first message.
     async fn connect(
         &self,
+        _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
         let closing = CancellationToken::new();

@@ -11,6 +11,7 @@ use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -74,6 +75,7 @@ impl UpstreamConnector for SseConnector {
 
     async fn connect(
         &self,
+        _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
         let opened = tokio::time::timeout(self.endpoint.limits.accept_timeout, self.open()).await;

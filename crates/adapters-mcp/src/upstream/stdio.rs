@@ -19,6 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::Message;
+use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -91,6 +92,7 @@ impl UpstreamConnector for StdioConnector {
 
     async fn connect(
         &self,
+        _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
         let mut child = self.spawn()?;

@@ -14,6 +14,7 @@ use futures_util::stream;
 use riglm_adapters_mcp::upstream::{UpstreamConfig, connector};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -93,7 +94,9 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) async fn open(connector: &dyn UpstreamConnector) -> Result<Self, UpstreamError> {
         let (sender, events) = mpsc::unbounded_channel();
-        let link = connector.connect(Arc::new(Recorder(sender))).await?;
+        let link = connector
+            .connect(&Principal::local(), Arc::new(Recorder(sender)))
+            .await?;
         Ok(Self {
             link,
             events: AsyncMutex::new(events),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
@@ -34,6 +35,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) struct Connection {
     connector: Arc<dyn UpstreamConnector>,
+    principal: Principal,
     current: ArcSwapOption<Live>,
     newest: AtomicU64,
     newest_dead: watch::Sender<u64>,
@@ -75,9 +77,10 @@ fn delay_after(n_failures: u32) -> Duration {
 
 impl Connection {
     /// Returns a place with no connection in it.
-    pub(crate) fn new(connector: Arc<dyn UpstreamConnector>) -> Self {
+    pub(crate) fn new(connector: Arc<dyn UpstreamConnector>, principal: Principal) -> Self {
         Self {
             connector,
+            principal,
             current: ArcSwapOption::empty(),
             newest: AtomicU64::new(0),
             newest_dead: watch::Sender::new(0),
@@ -144,7 +147,8 @@ impl Connection {
             _ => {}
         }
         let generation = self.newest.fetch_add(1, Ordering::AcqRel) + 1;
-        match self.connector.connect(events(generation)).await {
+        let opened = self.connector.connect(&self.principal, events(generation));
+        match opened.await {
             Ok(link) => {
                 let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
                 backoff.opened = Some(Instant::now());

@@ -83,7 +83,7 @@ impl ClientSession {
         client: Arc<dyn ClientLink>,
     ) -> Arc<Self> {
         let started_at = shared.recorder.now();
-        let connection = Connection::new(Arc::clone(&shared.connector));
+        let connection = Connection::new(Arc::clone(&shared.connector), principal.clone());
         Arc::new(Self {
             shared,
             transport,

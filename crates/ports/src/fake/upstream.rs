@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
 
 use crate::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 
@@ -108,6 +109,7 @@ impl UpstreamConnector for ScriptedUpstream {
 
     async fn connect(
         &self,
+        _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
         let mut script = self.script();

@@ -54,8 +54,13 @@ pub(super) fn invalid(status: StatusCode, text: &str) -> Response {
 /// Returns the status for an error that answers no request.
 pub(super) fn status_of(code: RpcErrorCode) -> StatusCode {
     match code {
-        RpcErrorCode::ParseError | RpcErrorCode::InvalidRequest => StatusCode::BAD_REQUEST,
-        RpcErrorCode::SessionNotFound => StatusCode::NOT_FOUND,
+        RpcErrorCode::ParseError
+        | RpcErrorCode::InvalidRequest
+        | RpcErrorCode::InvalidParams
+        | RpcErrorCode::HeaderMismatch
+        | RpcErrorCode::MissingRequiredClientCapability
+        | RpcErrorCode::UnsupportedProtocolVersion => StatusCode::BAD_REQUEST,
+        RpcErrorCode::SessionNotFound | RpcErrorCode::MethodNotFound => StatusCode::NOT_FOUND,
         RpcErrorCode::LimitReached
         | RpcErrorCode::UpstreamUnavailable
         | RpcErrorCode::RecordingUnavailable => StatusCode::SERVICE_UNAVAILABLE,

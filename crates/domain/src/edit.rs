@@ -1,0 +1,186 @@
+//! Edits of JSON text that leave everything else as it is written.
+//!
+//! Made, like [`scan`](crate::scan), for text that was parsed before. Of text that is no object
+//! nothing is found and nothing is changed.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::scan::{MemberAt, members};
+
+/// The member of `params`, `result` and definitions that carries metadata.
+const META: &str = "_meta";
+
+/// Returns the text of the member `key`; of one that stands twice the last, as parsers do.
+#[must_use]
+pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
+    members(object)
+        .filter(|(found, _)| found == key)
+        .last()
+        .map(|(_, value)| value)
+}
+
+/// Returns the object with `value`, which must be JSON text, as its member `key`: in place of the
+/// one that is there, or else behind all others.
+#[must_use]
+pub fn with_member(object: &str, key: &str, value: &str) -> String {
+    let places: Vec<Range<usize>> = places(object, key).map(|found| found.value_at).collect();
+    if !places.is_empty() {
+        let edits: Vec<_> = places.into_iter().map(|at| (at, value)).collect();
+        return spliced(object, &edits);
+    }
+    let Some(end) = object.rfind('}') else {
+        return object.to_owned();
+    };
+    let is_empty = members(object).next().is_none();
+    let comma = if is_empty { "" } else { "," };
+    let member = format!("{comma}{}:{value}", Value::from(key));
+    spliced(object, &[(end..end, member.as_str())])
+}
+
+/// Returns the object without its member `key`.
+#[must_use]
+pub fn without_member(object: &str, key: &str) -> String {
+    let mut text = object.to_owned();
+    loop {
+        let mut all = members(&text);
+        let mut previous_end = None;
+        let mut cut = None;
+        while let Some(found) = all.next_at() {
+            if found.key == key {
+                // With the comma before it, or, of the first member, with the one behind it.
+                cut = Some(match previous_end {
+                    Some(end) => end..found.value_at.end,
+                    None => {
+                        let end = all.next_at().map(|next| next.key_at.start);
+                        found.key_at.start..end.unwrap_or(found.value_at.end)
+                    }
+                });
+                break;
+            }
+            previous_end = Some(found.value_at.end);
+        }
+        match cut {
+            Some(at) => text.replace_range(at, ""),
+            None => return text,
+        }
+    }
+}
+
+/// Returns the text of the entry `key` of `_meta`.
+#[must_use]
+pub fn meta<'a>(object: &'a str, key: &str) -> Option<&'a str> {
+    member(member(object, META)?, key)
+}
+
+/// Returns the object with these entries, whose values must be JSON text, in its `_meta`.
+#[must_use]
+pub fn with_meta(object: &str, entries: &[(&str, &str)]) -> String {
+    let old = member(object, META).filter(|meta| meta.starts_with('{'));
+    let new = entries
+        .iter()
+        .fold(old.unwrap_or("{}").to_owned(), |meta, (key, value)| {
+            with_member(&meta, key, value)
+        });
+    with_member(object, META, &new)
+}
+
+/// Returns the object without the entry `key` of `_meta`; a `_meta` that has no other goes too.
+#[must_use]
+pub fn without_meta(object: &str, key: &str) -> String {
+    let Some(old) = member(object, META) else {
+        return object.to_owned();
+    };
+    let new = without_member(old, key);
+    if members(&new).next().is_none() {
+        without_member(object, META)
+    } else {
+        with_member(object, META, &new)
+    }
+}
+
+/// Returns `text` with each range replaced. The ranges must be in order and must not overlap.
+#[must_use]
+pub fn spliced(text: &str, edits: &[(Range<usize>, &str)]) -> String {
+    let added: usize = edits.iter().map(|(_, with)| with.len()).sum();
+    let mut new = String::with_capacity(text.len() + added);
+    let mut at = 0;
+    for (range, with) in edits {
+        new.push_str(&text[at..range.start]);
+        new.push_str(with);
+        at = range.end;
+    }
+    new.push_str(&text[at..]);
+    new
+}
+
+fn places<'a>(object: &'a str, key: &str) -> impl Iterator<Item = MemberAt<'a>> {
+    let mut all = members(object);
+    std::iter::from_fn(move || all.next_at()).filter(move |found| found.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_member_is_replaced_in_place_or_added_at_the_end() {
+        assert_eq!(
+            with_member(r#"{ "a": 1.0, "b":2 }"#, "a", "[3]"),
+            r#"{ "a": [3], "b":2 }"#
+        );
+        assert_eq!(with_member("{}", "a", "1"), r#"{"a":1}"#);
+        assert_eq!(with_member(r#"{"a":1}"#, "b", "2"), r#"{"a":1,"b":2}"#);
+        assert_eq!(
+            with_member(r#"{"a":1,"a":2}"#, "a", "3"),
+            r#"{"a":3,"a":3}"#
+        );
+        assert_eq!(with_member("[1]", "a", "3"), "[1]");
+    }
+
+    #[test]
+    fn a_member_is_taken_out_with_its_comma() {
+        for (object, expected) in [
+            (r#"{"a":1}"#, "{}"),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2}"#),
+            (r#"{"b":2 , "a":1}"#, r#"{"b":2}"#),
+            (r#"{"a":1,"b":2,"a":3}"#, r#"{"b":2}"#),
+            (r#"{"b":{"a":1}}"#, r#"{"b":{"a":1}}"#),
+        ] {
+            assert_eq!(without_member(object, "a"), expected);
+        }
+    }
+
+    #[test]
+    fn entries_of_meta_come_and_go() {
+        let with = with_meta(r#"{"name":"n"}"#, &[("x/y", "1"), ("z", "2")]);
+        assert_eq!(with, r#"{"name":"n","_meta":{"x/y":1,"z":2}}"#);
+        assert_eq!(meta(&with, "x/y"), Some("1"));
+        let without = without_meta(&without_meta(&with, "z"), "x/y");
+        assert_eq!(without, r#"{"name":"n"}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn edits_agree_with_a_parser(
+            entries in proptest::collection::vec(("[a-d]{1,2}", any::<i32>()), 0..6),
+            key in "[a-d]{1,2}",
+        ) {
+            let mut object: serde_json::Map<String, Value> = entries
+                .into_iter()
+                .map(|(key, number)| (key, Value::from(number)))
+                .collect();
+            let text = serde_json::to_string_pretty(&object).unwrap();
+            let parse = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
+            let with = parse(&with_member(&text, &key, "true"));
+            let without = parse(&without_member(&text, &key));
+            object.insert(key.clone(), Value::Bool(true));
+            prop_assert_eq!(with, object.clone());
+            object.remove(&key);
+            prop_assert_eq!(without, object);
+        }
+    }
+}
