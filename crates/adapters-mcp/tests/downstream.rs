@@ -10,7 +10,7 @@ use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
@@ -47,7 +47,8 @@ impl Scene {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
         let proxy = Proxy::new(ProxyParts {
-            connector: upstream.clone(),
+            upstreams: vec![Upstream::new(upstream.clone())],
+            naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(
                 Arc::new(MemoryStore::default()),
                 KeyedHasher::new(&[7; 32]),

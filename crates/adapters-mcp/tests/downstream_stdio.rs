@@ -9,7 +9,7 @@ use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
@@ -43,7 +43,8 @@ fn scene(capacity: usize) -> Scene {
         RecorderOptions::default(),
     );
     let proxy = Proxy::new(ProxyParts {
-        connector: upstream.clone(),
+        upstreams: vec![Upstream::new(upstream.clone())],
+        naming: Naming::Prefix,
         recorder: Arc::new(recorder),
         filter: ListFilter::new(None),
         limits: Limits::default(),

@@ -20,6 +20,12 @@ impl ListFilter {
         Self { predictor }
     }
 
+    /// Returns whether lists may be made shorter.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.predictor.is_some()
+    }
+
     /// Returns the positions of the tools to hide, ascending; none when the list passes whole.
     ///
     /// Positions that a predictor should not have named (out of range, twice) are ignored.

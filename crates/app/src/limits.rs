@@ -25,6 +25,13 @@ pub struct Limits {
     /// How long requests in flight may take to end when the proxy or a client stops.
     #[serde(with = "humantime_serde")]
     pub drain_timeout: Duration,
+    /// How long several upstreams are waited for when all of them are asked. One that is late is
+    /// left out of the answer, and clients are told of its lists when it comes.
+    #[serde(with = "humantime_serde")]
+    pub unite_timeout: Duration,
+    /// The most entries of one page of a list that the proxy makes of those of several upstreams.
+    #[validate(range(min = 1))]
+    pub list_page_entries: usize,
     /// The most requests in flight at once in the whole proxy.
     #[validate(range(min = 1))]
     pub in_flight: usize,
@@ -50,6 +57,8 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_mins(30),
             drain_timeout: Duration::from_secs(30),
+            unite_timeout: Duration::from_secs(10),
+            list_page_entries: 1_000,
             in_flight: 4_096,
             in_flight_per_session: 1_024,
             sessions: 10_000,

@@ -1,23 +1,23 @@
-//! The proxy: sessions of clients, each joined to an upstream connection of its own.
+//! The proxy: sessions of clients, each joined to the upstreams by connections of its own.
 //!
 //! A message takes one way through this module: a downstream adapter hands it to
-//! [`ClientSession::receive`] (`from_client`), which opens the rows and forwards the bytes
-//! (`reconnect` finds or makes the connection). What the upstream sends arrives in
-//! `from_upstream`, is matched with its request (`pending`), closes the rows (`completion`) and is
-//! delivered to the client.
+//! [`ClientSession::receive`]. With one upstream it goes on to the [`relay`] of that upstream as it
+//! is; with several, [`united`] decides which relays it is for. A relay opens the rows and forwards
+//! the bytes (`relay::from_client`); what the upstream sends arrives in `relay::from_upstream`, is
+//! matched with its request, closes the rows and is delivered to the client, through the session
+//! where there are several upstreams ([`member`]).
 
-mod completion;
-mod connection;
-mod from_client;
-mod from_upstream;
-mod list_memory;
-mod list_tools;
-mod params;
-mod pending;
-mod reconnect;
+mod caller;
+mod known_params;
+mod member;
 mod registry;
+mod relay;
 mod session;
 mod shared;
+mod united;
+mod upstream_set;
 
 pub use registry::{Proxy, ProxyParts};
+pub use riglm_domain::naming::Naming;
 pub use session::ClientSession;
+pub use upstream_set::{Unavailable, Upstream, UpstreamOptions, UpstreamState};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Proxy, ProxyParts};
+use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, ToolName, UpstreamName};
@@ -56,7 +56,8 @@ impl Setup {
         let hasher = KeyedHasher::new(&[7; 32]);
         let clock = Arc::new(SystemClock);
         let proxy = Proxy::new(ProxyParts {
-            connector: upstream.clone(),
+            upstreams: vec![Upstream::new(upstream.clone())],
+            naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(
                 store.clone(),
                 hasher,

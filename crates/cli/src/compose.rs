@@ -12,7 +12,7 @@ use riglm_adapters_prediction::predictor_from;
 use riglm_adapters_storage::{RecordingConfig, RecordingMode, Storage};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
-use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::admission::Admission;
 use riglm_domain::id::{Entropy, RunId};
@@ -54,7 +54,12 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let journal = Arc::clone(&storage.journal);
     let upstream = config.upstream()?;
     let proxy = Arc::new(Proxy::new(ProxyParts {
-        connector: connector(upstream.name.clone(), &upstream.config, guard()?)?,
+        upstreams: vec![Upstream::new(connector(
+            upstream.name.clone(),
+            &upstream.config,
+            guard()?,
+        )?)],
+        naming: Naming::Prefix,
         recorder: Arc::new(Recorder::new(journal, hasher, clock, run, options)),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use crate::edit::member;
 use crate::protocol::Revision;
 use crate::rpc_error::{RpcError, RpcErrorCode};
 use crate::scan::{members, unescaped};
@@ -41,13 +42,16 @@ impl<'a> RequestMeta<'a> {
     /// Reads `_meta` of the JSON text of `params`.
     #[must_use]
     pub fn read(params: Option<&'a str>) -> Self {
+        params
+            .and_then(|params| member(params, "_meta"))
+            .map_or_else(Self::default, Self::of_meta)
+    }
+
+    /// Reads the JSON text of a `_meta`.
+    #[must_use]
+    pub fn of_meta(meta: &'a str) -> Self {
         let mut read = Self::default();
-        let meta = params
-            .into_iter()
-            .flat_map(members)
-            .filter(|(key, _)| key == "_meta")
-            .last();
-        for (key, value) in meta.into_iter().flat_map(|(_, meta)| members(meta)) {
+        for (key, value) in members(meta) {
             match key.as_ref() {
                 PROTOCOL_VERSION => read.protocol_version = Some(value),
                 CLIENT_INFO => read.client_info = Some(value),

@@ -5,16 +5,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use riglm_domain::naming::Naming;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
-use riglm_ports::upstream::UpstreamConnector;
 
-use super::list_memory::ListMemory;
+use super::relay::list_memory::ListMemory;
 use super::session::ClientSession;
 use super::shared::{Shared, stopping};
+use super::united::directory::Directories;
+use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use crate::filtering::ListFilter;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
@@ -25,8 +28,10 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// What a proxy is made of.
 #[derive(Debug)]
 pub struct ProxyParts {
-    /// Makes the upstream connections.
-    pub connector: Arc<dyn UpstreamConnector>,
+    /// The upstreams, in the order in which they are presented.
+    pub upstreams: Vec<Upstream>,
+    /// How their names are kept apart.
+    pub naming: Naming,
     /// Records what happens.
     pub recorder: Arc<Recorder>,
     /// Chooses the tools that lists show.
@@ -35,7 +40,7 @@ pub struct ProxyParts {
     pub limits: Limits,
 }
 
-/// The proxy in front of one upstream.
+/// The proxy in front of its upstreams.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -48,11 +53,16 @@ impl Proxy {
     #[must_use]
     pub fn new(parts: ProxyParts) -> Self {
         let shared = Shared {
-            connector: parts.connector,
+            upstreams: ArcSwap::from_pointee(UpstreamSet::new(
+                parts.upstreams,
+                &UpstreamSet::default(),
+            )),
+            naming: parts.naming,
             recorder: parts.recorder,
             filter: parts.filter,
             limits: parts.limits,
             lists: ListMemory::default(),
+            directories: Directories::default(),
             n_in_flight: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
         };
@@ -61,6 +71,26 @@ impl Proxy {
             sessions: Mutex::default(),
             next: AtomicU64::new(0),
         }
+    }
+
+    /// Takes over a changed set of upstreams in all sessions. Upstreams whose name and fingerprint
+    /// are as before keep their connections; clients are told that lists may have changed.
+    pub fn replace_upstreams(&self, upstreams: Vec<Upstream>) {
+        // Held while the set is changed, so that no session begins with the old one and is missed.
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.shared.upstreams.load();
+        let set = Arc::new(UpstreamSet::new(upstreams, &old));
+        self.shared.upstreams.store(Arc::clone(&set));
+        for session in sessions.values() {
+            session.reconfigure(&set);
+        }
+    }
+
+    /// Returns how each upstream is doing.
+    #[must_use]
+    pub fn upstream_states(&self) -> Vec<UpstreamState> {
+        let set = self.shared.upstreams.load();
+        set.entries.iter().map(|entry| entry.state()).collect()
     }
 
     /// Returns the limits that hold.
@@ -151,10 +181,7 @@ impl Proxy {
                 });
                 continue;
             }
-            let expired = session.take_expired(now);
-            if !expired.is_empty() {
-                tokio::spawn(async move { session.time_out(expired).await });
-            }
+            session.sweep(now);
         }
     }
 

@@ -1,78 +1,55 @@
-//! One client, connected over one transport session, and its way to the upstream.
+//! One client, connected over one transport session, and its ways to the upstreams.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use jiff::Timestamp;
-use riglm_domain::id::{SessionId, ToolName};
-use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_domain::session::ClientInfo;
-use riglm_ports::downstream::ClientLink;
-use tokio::sync::{Notify, OnceCell};
+use riglm_ports::downstream::{ClientLink, Route};
+use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connection;
-use super::pending::{Pending, PendingTable};
+use super::caller::Caller;
+use super::member::{Member, MemberLink};
+use super::relay::{Relay, session_ended};
 use super::shared::Shared;
-use crate::tracking::SessionDetails;
+use super::united::United;
+use super::upstream_set::{UpstreamEntry, UpstreamSet};
 
-/// The longest that a client may take to be told that its requests end with the session.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What the ids of the proxy's own requests begin with.
+const OWN_IDS: &str = "riglm:";
+/// What those ids begin with that the transport of a client gives to requests of several clients
+/// which chose the same.
+const CLIENT_IDS: &str = "riglm:c:";
 
 /// The session of one client.
 ///
 /// The downstream adapter hands it each message of the client and tells it when the client is
 /// gone; everything for the client goes out through the [`ClientLink`] that it was made with.
+///
+/// With one upstream messages pass as they are; with several the session presents them as one
+/// server (`united`).
 #[derive(Debug)]
 pub struct ClientSession {
     pub(super) shared: Arc<Shared>,
-    pub(super) transport: Transport,
-    pub(super) principal: Principal,
+    pub(super) caller: Arc<Caller>,
     pub(super) client: Arc<dyn ClientLink>,
-    pub(super) connection: Connection,
-    pub(super) state: Mutex<State>,
-    started_at: Timestamp,
-    row: OnceCell<SessionId>,
-    n_calls: AtomicU64,
+    members: ArcSwap<Vec<Arc<Member>>>,
+    next_member: AtomicU64,
+    /// There is or was more than one upstream.
+    is_united: AtomicBool,
+    pub(super) united: United,
+    itself: Weak<Self>,
+    changing: Mutex<()>,
     is_closed: AtomicBool,
     /// Cancelled when the session begins to end.
     pub(super) closing: CancellationToken,
     ended: CancellationToken,
-    has_fewer_pending: Notify,
-    last_seen: Mutex<Instant>,
-}
-
-/// What a session remembers between messages.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    /// The requests that wait for an answer.
-    pub(super) pending: PendingTable,
-    /// What the client says of itself.
-    pub(super) client_info: ClientInfo,
-    /// The revision that was agreed on, or asked for while that is not known.
-    pub(super) revision: Option<Revision>,
-    /// What has to be played back to an upstream that lost its state.
-    pub(super) handshake: Handshake,
-    /// The tools that the last list left out.
-    pub(super) hidden: HashSet<ToolName>,
-}
-
-/// The messages by which the client set up its session, as it sent them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Handshake {
-    /// `initialize`, once it was answered with a result.
-    pub(super) initialize: Option<Message>,
-    /// `notifications/initialized`.
-    pub(super) initialized: Option<Message>,
-    /// The last `logging/setLevel`.
-    pub(super) log_level: Option<Message>,
 }
 
 impl ClientSession {
@@ -83,41 +60,41 @@ impl ClientSession {
         client: Arc<dyn ClientLink>,
     ) -> Arc<Self> {
         let started_at = shared.recorder.now();
-        let connection = Connection::new(Arc::clone(&shared.connector), principal.clone());
-        Arc::new(Self {
+        let set = shared.upstreams.load_full();
+        let session = Arc::new_cyclic(|itself| Self {
+            caller: Arc::new(Caller::new(transport, principal, started_at)),
             shared,
-            transport,
-            principal,
             client,
-            connection,
-            state: Mutex::default(),
-            started_at,
-            row: OnceCell::new(),
-            n_calls: AtomicU64::new(0),
+            members: ArcSwap::default(),
+            next_member: AtomicU64::new(0),
+            is_united: AtomicBool::new(false),
+            united: United::default(),
+            itself: Weak::clone(itself),
+            changing: Mutex::new(()),
             is_closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
-            has_fewer_pending: Notify::new(),
-            last_seen: Mutex::new(Instant::now()),
-        })
+        });
+        session.take_over(&set);
+        session
     }
 
     /// Returns who is calling.
     #[must_use]
     pub fn principal(&self) -> &Principal {
-        &self.principal
+        &self.caller.principal
     }
 
     /// Returns the revision that was agreed on, or asked for while that is not known.
     #[must_use]
     pub fn revision(&self) -> Option<Revision> {
-        self.state().revision.clone()
+        self.caller.revision()
     }
 
     /// Returns whether a handshake was completed.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
-        self.state().handshake.initialize.is_some()
+        self.caller.is_initialized()
     }
 
     /// Returns whether the session has ended or is ending.
@@ -128,135 +105,205 @@ impl ClientSession {
 
     /// Notes that the client is there: a message came, or a stream to it is open.
     pub fn touch(&self) {
-        *self
-            .last_seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.caller.touch();
+    }
+
+    /// Returns the upstreams in their order.
+    pub(super) fn members(&self) -> Arc<Vec<Arc<Member>>> {
+        self.members.load_full()
+    }
+
+    /// Returns whether the session presents several upstreams as one server, or did.
+    pub(super) fn is_united(&self) -> bool {
+        self.is_united.load(Ordering::Acquire)
+    }
+
+    /// Takes a message of the client: opens the rows that it needs and forwards its bytes.
+    ///
+    /// Requests are always answered through the [`ClientLink`], with an error if need be. Returns
+    /// when the message was handed to the upstream, or the exchange that does so: the caller must
+    /// drive it to its end.
+    ///
+    /// Not cancellation safe: run it on a task of its own where the caller may go away.
+    ///
+    /// # Errors
+    ///
+    /// Returns why a message without requests could not be passed on.
+    pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
+        self.touch();
+        if let Err(error) = admissible(&message) {
+            return self.refuse(&message, error).await.map(|()| None);
+        }
+        if self.is_united() {
+            return self.receive_united(message).await;
+        }
+        let members = self.members.load();
+        match members.first() {
+            Some(only) => only.relay.receive(message).await,
+            None => self.receive_united(message).await,
+        }
+    }
+
+    /// Answers the requests of a message with an error.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error itself when there are none.
+    pub(super) async fn refuse(&self, message: &Message, error: RpcError) -> Result<(), RpcError> {
+        let mut requests = message.request_ids().peekable();
+        if requests.peek().is_none() {
+            return Err(error);
+        }
+        for id in requests {
+            self.answer(id, error.to_json(Some(id))).await;
+        }
+        Ok(())
+    }
+
+    /// Sends the client an answer that the proxy itself wrote.
+    pub(super) async fn answer(&self, id: &RequestId, text: String) {
+        match Message::from_text(text) {
+            Ok(message) => {
+                let route = Route::Related(id.clone());
+                self.client.deliver(message, route).await;
+            }
+            Err(source) => tracing::error!("the proxy's own answer is no message: {source}"),
+        }
+    }
+
+    /// Ends the stream of a request that will not be answered.
+    pub(super) async fn finish(&self, request: &RequestId) {
+        self.united.forget(request);
+        self.client.finish(request).await;
     }
 
     /// Returns whether nothing was heard of the client for longer than the limit, and nothing is
     /// in flight. A client over standard input is there as long as the input is open.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let last_seen = *self
-            .last_seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.transport != Transport::Stdio
-            && now.saturating_duration_since(last_seen) >= self.shared.limits.idle_timeout
-            && self.state().pending.len() == 0
+        let limit = self.shared.limits.idle_timeout;
+        self.caller
+            .silent_for(now)
+            .is_some_and(|for_| for_ >= limit)
+            && self.united.is_quiet()
+            && self
+                .members
+                .load()
+                .iter()
+                .all(|member| member.relay.is_quiet())
     }
 
-    /// Waits until no request is in flight, at most `limit`.
-    pub async fn drain(&self, limit: Duration) {
-        if !self.wait_until(limit, |pending| pending.len() == 0).await {
-            tracing::warn!("requests were still in flight when their session had to end");
+    /// Answers requests whose deadline has passed, and closes connections that a silent client
+    /// does not use.
+    pub(super) fn sweep(&self, now: Instant) {
+        let silent_for = self.caller.silent_for(now);
+        for member in self.members.load().iter() {
+            let relay = &member.relay;
+            let expired = relay.take_expired(now);
+            if !expired.is_empty() {
+                let relay = Arc::clone(relay);
+                tokio::spawn(async move { relay.time_out(expired).await });
+            }
+            let idle_timeout = relay.entry.upstream.options.idle_timeout;
+            if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
+                relay.reap(now);
+            }
         }
     }
 
-    /// Waits until no request of connections up to `generation` is in flight, at most `limit`.
-    pub(super) async fn drain_generation(&self, generation: u64, limit: Duration) {
-        self.wait_until(limit, |pending| !pending.has_up_to(generation))
-            .await;
-    }
-
-    /// Waits until the requests in flight are as `is_reached` wants them. Returns whether they
-    /// were within the limit.
-    async fn wait_until(
-        &self,
-        limit: Duration,
-        is_reached: impl Fn(&PendingTable) -> bool,
-    ) -> bool {
-        let reached = async {
-            loop {
-                let fewer = self.has_fewer_pending.notified();
-                if is_reached(&self.state().pending) {
-                    return;
-                }
-                fewer.await;
-            }
-        };
-        tokio::time::timeout(limit, reached).await.is_ok()
-    }
-
-    /// Takes out the requests whose deadline has passed.
-    pub(super) fn take_expired(&self, now: Instant) -> Vec<(RequestId, Pending)> {
-        let limits = &self.shared.limits;
-        self.state()
-            .pending
-            .remove_expired(now, limits.call_timeout, limits.call_timeout_max)
+    /// Waits until no request is in flight that ends by itself, at most `limit`.
+    pub async fn drain(&self, limit: Duration) {
+        let members = self.members();
+        let relays = join_all(members.iter().map(|member| member.relay.drain(limit)));
+        tokio::join!(relays, self.united.drain(limit));
     }
 
     /// Ends the session: closes the rows of what is in flight as cancelled, ends the upstream
-    /// connection and the transport. Returns when that is done, also when another call does it.
+    /// connections and the transport. Returns when that is done, also when another call does it.
     pub async fn close(self: &Arc<Self>) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             self.ended.cancelled().await;
             return;
         }
         self.closing.cancel();
-        let abandoned = self.state().pending.remove_up_to(u64::MAX);
-        let error = &RpcError::new(
-            RpcErrorCode::SessionNotFound,
-            "the session ended before the request was answered",
-        );
-        let told = join_all(abandoned.into_iter().map(|(id, pending)| async move {
-            self.fail(&id, pending, Outcome::Cancelled, error).await;
-        }));
-        // A client that does not read any more cannot be told.
-        let _ = tokio::time::timeout(LAST_WORDS, told).await;
-        let live = {
-            // A connection that is being made is waited for, so that it is not leaked.
-            let _connecting = self.connection.lock().await;
-            self.connection.take()
+        let members = {
+            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.members.swap(Arc::default())
         };
-        if let Some(live) = live {
-            live.link.close().await;
-        }
-        if let Some(row) = self.row.get() {
-            self.shared.recorder.session_closed(*row).await;
-        }
+        let why = &session_ended();
+        join_all(members.iter().map(|member| member.relay.close(why))).await;
+        self.united.drain(Duration::from_secs(1)).await;
+        self.caller.close_row(&self.shared.recorder).await;
         self.client.close().await;
         self.ended.cancel();
     }
 
-    /// Returns the identifier of the session's row, and makes the row first if there is none.
-    pub(super) async fn row(&self) -> SessionId {
-        *self
-            .row
-            .get_or_init(|| async {
-                let (client_info, revision) = {
-                    let state = self.state();
-                    let unknown = || Revision::new("unknown");
-                    (
-                        state.client_info.clone(),
-                        state.revision.clone().unwrap_or_else(unknown),
-                    )
-                };
-                let details = SessionDetails {
-                    principal: &self.principal,
-                    client_info: &client_info,
-                    protocol: &revision,
-                    transport: self.transport,
-                    started_at: self.started_at,
-                };
-                self.shared.recorder.session_opened(details).await
+    /// Takes over a set of upstreams: makes members of new ones, ends those that are gone, and
+    /// leaves the rest alone. Returns the members that are new and those that are gone.
+    pub(super) fn take_over(&self, set: &UpstreamSet) -> (Vec<Arc<Member>>, Vec<Arc<Member>>) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closed() {
+            return Default::default();
+        }
+        let old = self.members.load_full();
+        if set.entries.len() > 1 {
+            self.is_united.store(true, Ordering::Release);
+        }
+        let mut new = Vec::new();
+        let members: Vec<Arc<Member>> = set
+            .entries
+            .iter()
+            .map(|entry| {
+                let same = old
+                    .iter()
+                    .find(|member| Arc::ptr_eq(&member.relay.entry, entry));
+                same.map_or_else(
+                    || {
+                        let member = self.member(entry);
+                        new.push(Arc::clone(&member));
+                        member
+                    },
+                    Arc::clone,
+                )
             })
-            .await
+            .collect();
+        for member in &members {
+            member.relay.show_all(self.is_united());
+        }
+        let is_gone =
+            |member: &&Arc<Member>| !members.iter().any(|kept| Arc::ptr_eq(kept, *member));
+        let gone = old.iter().filter(is_gone).cloned().collect();
+        if !old.is_empty() {
+            // The names may change, even with one upstream left: it is presented as before.
+            self.is_united.store(true, Ordering::Release);
+        }
+        self.members.store(Arc::new(members));
+        (new, gone)
     }
 
-    /// Returns the position of the next call.
-    pub(super) fn next_sequence(&self) -> u64 {
-        self.n_calls.fetch_add(1, Ordering::Relaxed) + 1
+    fn member(&self, entry: &Arc<UpstreamEntry>) -> Arc<Member> {
+        let number = self.next_member.fetch_add(1, Ordering::Relaxed);
+        let link = Arc::new(MemberLink::new(Weak::clone(&self.itself), number));
+        let relay = Relay::new(
+            Arc::clone(&self.shared),
+            Arc::clone(entry),
+            Arc::clone(&self.caller),
+            link,
+        );
+        Arc::new(Member { number, relay })
     }
+}
 
-    /// Counts a request of the client whose end reached it, and wakes who waits for that.
-    pub(super) fn pending_ended(&self) {
-        self.state().pending.ended();
-        self.shared.n_in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.has_fewer_pending.notify_waiters();
+/// Checks the ids of the requests in a message.
+fn admissible(message: &Message) -> Result<(), RpcError> {
+    let is_own = |id: &RequestId| match id {
+        RequestId::Text(text) => text.starts_with(OWN_IDS) && !text.starts_with(CLIENT_IDS),
+        RequestId::Number(_) => false,
+    };
+    if message.request_ids().any(is_own) {
+        return Err(RpcError::new(
+            RpcErrorCode::InvalidRequest,
+            "ids that begin with riglm: are those of the proxy's own requests",
+        ));
     }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Ok(())
 }

@@ -1,12 +1,14 @@
 //! What the sessions of a proxy have in common.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use arc_swap::ArcSwap;
+use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::upstream::UpstreamConnector;
 
-use super::list_memory::ListMemory;
+use super::relay::list_memory::ListMemory;
+use super::united::directory::Directories;
+use super::upstream_set::UpstreamSet;
 use crate::filtering::ListFilter;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
@@ -14,11 +16,13 @@ use crate::tracking::Recorder;
 /// What all sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) connector: Arc<dyn UpstreamConnector>,
-    pub(crate) recorder: Arc<Recorder>,
+    pub(super) upstreams: ArcSwap<UpstreamSet>,
+    pub(super) naming: Naming,
+    pub(crate) recorder: std::sync::Arc<Recorder>,
     pub(crate) filter: ListFilter,
     pub(crate) limits: Limits,
     pub(super) lists: ListMemory,
+    pub(super) directories: Directories,
     /// Requests in flight in all sessions.
     pub(crate) n_in_flight: AtomicUsize,
     /// The proxy is going to end: requests in flight may end, new ones are refused.

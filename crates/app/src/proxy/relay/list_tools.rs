@@ -1,19 +1,24 @@
 //! `tools/list`: what was available is recorded, and the configured choice is applied.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use riglm_domain::edit::{member, with_member};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::tool::{ToolListing, ToolPage};
 
+use super::Relay;
 use super::list_memory::SeenPage;
-use super::session::ClientSession;
 
-impl ClientSession {
+/// Who may keep a result (revision 2026-07-28).
+const CACHE_SCOPE: &str = "cacheScope";
+
+impl Relay {
     /// Records the tools of a `tools/list` result. Returns the result to show in its place, or
     /// `None` when it is shown as it is.
     pub(super) async fn list(&self, result: &str) -> Option<String> {
-        let upstream = self.connection.connector().name();
+        let upstream = self.upstream();
         let seen = match self.shared.lists.find(upstream, result) {
             Some(seen) => seen,
             None => self.see(upstream, result).await?,
@@ -21,7 +26,7 @@ impl ClientSession {
         let row = self.row().await;
         self.shared.recorder.tools_listed(row, &seen.listing).await;
         let context = SelectionContext {
-            principal: &self.principal,
+            principal: &self.caller.principal,
             upstream,
         };
         let hidden = self.shared.filter.hidden(&context, &seen.names);
@@ -36,7 +41,10 @@ impl ClientSession {
                 state.hidden.remove(name);
             }
         }
-        (!hidden.is_empty()).then(|| seen.page.without(result, &hidden))
+        if hidden.is_empty() || self.shows_all.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(private(&seen.page.without(result, &hidden)))
     }
 
     /// Splits and records a page that was not seen before.
@@ -49,6 +57,7 @@ impl ClientSession {
             }
         };
         let listing = ToolListing::new(upstream, &page, result);
+        self.entry.params.learn(&page, result);
         let seen = Arc::new(SeenPage {
             upstream: upstream.clone(),
             result: result.into(),
@@ -60,4 +69,13 @@ impl ClientSession {
         self.shared.lists.remember(Arc::clone(&seen));
         Some(seen)
     }
+}
+
+/// Returns a list that was made shorter, which depends on who asks: a cache that several callers
+/// share must not keep it (SEP-2549). Of lists that say nothing of caches nothing is said.
+fn private(result: &str) -> String {
+    if member(result, CACHE_SCOPE).is_none() {
+        return result.to_owned();
+    }
+    with_member(result, CACHE_SCOPE, r#""private""#)
 }

@@ -4,16 +4,18 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use riglm_domain::edit::meta;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_domain::protocol::Revision;
 use riglm_ports::downstream::Route;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
+use super::Relay;
 use super::completion::{Ending, Response, upstream_failure};
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
 use super::pending::{Pending, Purpose};
-use super::session::ClientSession;
 
 /// Notifications that concern the server as a whole, never one request.
 const STANDALONE: [&str; 4] = [
@@ -36,50 +38,48 @@ const PROGRESS: &str = "notifications/progress";
 /// connections keep the two apart by the time that the server takes; passing them on takes less.
 const PROGRESS_GAP: Duration = Duration::from_millis(3);
 
-/// Receives what one connection reports. It does not keep the session alive.
+/// Receives what one connection reports. It does not keep the relay alive.
 #[derive(Debug)]
 pub(super) struct Events {
-    session: Weak<ClientSession>,
+    relay: Weak<Relay>,
     generation: u64,
 }
 
 impl Events {
     /// Returns the receiver of the connection with this number.
-    pub(super) fn new(session: Weak<ClientSession>, generation: u64) -> Self {
-        Self {
-            session,
-            generation,
-        }
+    pub(super) fn new(relay: Weak<Relay>, generation: u64) -> Self {
+        Self { relay, generation }
     }
 }
 
 #[async_trait]
 impl UpstreamEvents for Events {
     async fn received(&self, message: Message, related: Option<RequestId>) {
-        if let Some(session) = self.session.upgrade() {
-            session.pass_to_client(message, related).await;
+        if let Some(relay) = self.relay.upgrade() {
+            relay.pass_to_client(message, related).await;
         }
     }
 
     async fn unanswered(&self, request: RequestId, error: UpstreamError) {
-        if let Some(session) = self.session.upgrade() {
-            session.not_answered(&request, &error).await;
+        if let Some(relay) = self.relay.upgrade() {
+            relay.not_answered(&request, &error).await;
         }
     }
 
     async fn lost(&self, error: UpstreamError) {
-        let Some(session) = self.session.upgrade() else {
+        let Some(relay) = self.relay.upgrade() else {
             return;
         };
-        session.connection.lost(self.generation);
-        if !session.is_closed() {
-            tracing::warn!("{error}");
+        relay.connection.lost(self.generation);
+        if !relay.is_closed() {
+            let name = relay.upstream();
+            tracing::warn!(upstream = %name, "upstream {name}: {error}");
         }
-        session.fail_lost(self.generation, &error).await;
+        relay.fail_lost(self.generation, &error).await;
     }
 }
 
-impl ClientSession {
+impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         let Some(envelope) = message.single() else {
             return self.pass_batch(message, related).await;
@@ -103,7 +103,7 @@ impl ClientSession {
                     (_, _, Some(CANCELLED)) => {
                         let params = message.params(envelope);
                         if let Some(id) = id_member(params, IdMember::RequestId) {
-                            self.state().pending.server_satisfied(&id);
+                            return self.pass_cancellation(message, route, id).await;
                         }
                     }
                     _ => {}
@@ -111,6 +111,25 @@ impl ClientSession {
                 self.client.deliver(message, route).await;
             }
         }
+    }
+
+    /// Passes on that the server takes a request of its own back, or ends a stream of notifications
+    /// that the client asked for.
+    async fn pass_cancellation(self: &Arc<Self>, message: Message, route: Route, id: RequestId) {
+        let ended = {
+            let mut state = self.state();
+            state.pending.server_satisfied(&id);
+            let is_listening = state.pending.is_listening(&id);
+            is_listening.then(|| state.pending.remove(&id)).flatten()
+        };
+        let Some(listening) = ended else {
+            return self.client.deliver(message, route).await;
+        };
+        let _ending = Ending::new(self, listening);
+        self.client
+            .deliver(message, Route::Related(id.clone()))
+            .await;
+        self.client.finish(&id).await;
     }
 
     /// Closes the row of the answered request, then passes the answer on.
@@ -191,25 +210,32 @@ impl ClientSession {
                 self.complete(pending, outcome, response).await;
                 message
             }
-            Purpose::Other => message,
+            Purpose::Listen | Purpose::Other => message,
         };
         Some(message)
     }
 
     /// Takes note of an answered handshake: the session has a revision and gets its row.
     async fn agreed(&self, result: &str, pending: &Pending) {
-        {
-            let mut state = self.state();
-            if let Some(revision) = agreed_revision(result) {
-                state.revision = Some(Revision::new(&revision));
-            }
-            // A batch cannot be played back under another id.
-            state.handshake.initialize = pending
-                .message
-                .clone()
-                .filter(|message| !message.is_batch());
+        if let Some(revision) = agreed_revision(result) {
+            self.caller.agreed(&Revision::new(&revision));
         }
+        // A batch cannot be played back under another id.
+        let initialize = pending
+            .message
+            .clone()
+            .filter(|message| !message.is_batch());
+        self.caller
+            .set_handshake(|handshake| handshake.initialize = initialize);
+        self.greeted(result);
         self.row().await;
+    }
+
+    /// Remembers the result by which the upstream answered a handshake.
+    pub(super) fn greeted(&self, result: &str) {
+        let hello = self.entry.catalog.hello(result);
+        self.state().hello = Some(hello);
+        self.entry.succeeded();
     }
 
     /// Passes a batch on as it is, after every answer in it closed its row.
@@ -241,7 +267,8 @@ impl ClientSession {
 
     /// Returns where a request or notification of the server belongs.
     ///
-    /// A transport with streams says it. Of others, progress names its request by its token; what
+    /// A transport with streams says it, and so does a notification of a stream of notifications. Of
+    /// others, progress names its request by its token; what
     /// concerns the whole server belongs to no request; a request of the server belongs to what
     /// the client asked last, since it must travel on a request's stream (SEP-2260); anything
     /// else belongs to the request in flight if there is just one.
@@ -253,6 +280,12 @@ impl ClientSession {
             live.is_some_and(|live| live.link.has_streams())
         };
         let owner = related.or_else(|| {
+            if state.pending.has_listening()
+                && let Some(id) = message.params(envelope).and_then(subscription)
+                && state.pending.is_listening(&id)
+            {
+                return Some(id);
+            }
             if has_streams() {
                 return None; // It came on the stream that belongs to no request.
             }
@@ -303,10 +336,10 @@ impl ClientSession {
         };
         if let Some((message, generation)) = again {
             self.replace(generation);
-            let session = Arc::clone(self);
+            let relay = Arc::clone(self);
             tokio::spawn(async move {
                 // A request that cannot be sent is answered with an error by `forward` itself.
-                if let Ok(Some(exchange)) = session.forward(message).await {
+                if let Ok(Some(exchange)) = relay.forward(message).await {
                     exchange.run.await;
                 }
             });
@@ -318,4 +351,9 @@ impl ClientSession {
                 .await;
         }
     }
+}
+
+/// Returns the request for notifications that a notification belongs to.
+fn subscription(params: &str) -> Option<RequestId> {
+    meta(params, SUBSCRIPTION_ID).and_then(RequestId::from_json)
 }

@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 
 use riglm_domain::message::RequestId;
+use riglm_domain::meta::{self, RequestMeta};
 use riglm_domain::scan::{members, unescaped};
 use riglm_domain::session::ClientInfo;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// The members of a request's `params` that are read, as JSON text.
 #[derive(Debug, Default)]
@@ -51,6 +53,16 @@ impl<'a> RequestParams<'a> {
         self.arguments
     }
 
+    /// Returns what the request says in place of a handshake; `None` for a request of a legacy
+    /// revision.
+    pub(crate) fn protocol_meta(&self) -> Option<RequestMeta<'a>> {
+        let meta = self.meta?;
+        // Looking for the key anywhere is cheaper than reading all of it, and mostly enough.
+        memchr::memmem::find(meta.as_bytes(), meta::PROTOCOL_VERSION.as_bytes())?;
+        let meta = RequestMeta::of_meta(meta);
+        meta.protocol_version.map(|_| meta)
+    }
+
     /// Returns the progress token.
     pub(crate) fn progress_token(&self) -> Option<RequestId> {
         id_of(self.meta?, "progressToken")
@@ -93,21 +105,30 @@ pub(crate) enum IdMember {
 pub(crate) fn hello(params: Option<&str>) -> (ClientInfo, Option<String>) {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
-    struct Hello {
+    struct Hello<'a> {
         protocol_version: Option<String>,
-        client_info: Info,
+        #[serde(borrow)]
+        client_info: Option<&'a RawValue>,
     }
+    let hello: Hello<'_> = params
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let info = client_info(hello.client_info.map(RawValue::get));
+    (info, hello.protocol_version)
+}
+
+/// Returns name and version of a client from the JSON text of its `clientInfo`.
+pub(crate) fn client_info(text: Option<&str>) -> ClientInfo {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Info {
         name: String,
         version: String,
     }
-    let hello: Hello = params
+    let info: Info = text
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default();
-    let info = ClientInfo::new(&hello.client_info.name, &hello.client_info.version);
-    (info, hello.protocol_version)
+    ClientInfo::new(&info.name, &info.version)
 }
 
 /// Returns the revision in the result of `initialize`.

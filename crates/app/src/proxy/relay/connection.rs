@@ -10,6 +10,8 @@ use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
+use crate::proxy::upstream_set::Slot;
+
 /// A connection that lived this long was sound: the next loss starts the back-off anew.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
 /// The wait before the second attempt; each further one doubles it.
@@ -29,6 +31,8 @@ pub(crate) struct Live {
     pub(crate) link: Arc<dyn UpstreamLink>,
     /// Its number, from 1.
     pub(crate) generation: u64,
+    /// Its place among the connections of the upstream.
+    _slot: Slot,
 }
 
 /// The place of a session's upstream connection.
@@ -89,11 +93,6 @@ impl Connection {
         }
     }
 
-    /// Returns the connector.
-    pub(crate) fn connector(&self) -> &Arc<dyn UpstreamConnector> {
-        &self.connector
-    }
-
     /// Returns the connection that is up.
     pub(crate) fn current(&self) -> Option<Arc<Live>> {
         self.current.load_full()
@@ -110,6 +109,12 @@ impl Connection {
     /// Returns whether that connection was lost.
     pub(crate) fn is_dead(&self, generation: u64) -> bool {
         *self.newest_dead.borrow() >= generation
+    }
+
+    /// Returns whether another connection took its place, or none did.
+    pub(crate) fn is_replaced(&self, generation: u64) -> bool {
+        self.current()
+            .is_none_or(|current| current.generation != generation)
     }
 
     /// Waits a moment for the report that a connection was lost, and returns whether it was: a
@@ -129,6 +134,7 @@ impl Connection {
     /// become the current one before [`Self::publish`].
     pub(crate) async fn open(
         &self,
+        slot: Slot,
         events: impl FnOnce(u64) -> Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<Live>, UpstreamError> {
         let wait = {
@@ -152,7 +158,11 @@ impl Connection {
             Ok(link) => {
                 let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
                 backoff.opened = Some(Instant::now());
-                Ok(Arc::new(Live { link, generation }))
+                Ok(Arc::new(Live {
+                    link,
+                    generation,
+                    _slot: slot,
+                }))
             }
             Err(error) => {
                 self.failed();

@@ -4,21 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::invocation::Outcome;
-use riglm_domain::message::{Kind, Message, RequestId};
+use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
 use riglm_ports::upstream::{Exchange, Sent, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 
+use super::Relay;
 use super::completion::upstream_failure;
 use super::connection::Live;
 use super::from_upstream::Events;
 use super::pending::Pending;
-use super::session::{ClientSession, Handshake};
+use crate::proxy::caller::Handshake;
 
 /// How long the exchanges of a connection that was replaced may take to end by themselves.
 const REPLACED_GRACE: Duration = Duration::from_secs(10);
 
-impl ClientSession {
+impl Relay {
     /// Sends a message whose requests are noted as in flight.
     ///
     /// A message that the connection did not take is sent once more over a new connection; a
@@ -28,13 +29,17 @@ impl ClientSession {
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         let has_requests = message.request_ids().next().is_some();
-        if !has_requests && self.connection.current().is_none() && self.is_initialized() {
+        if !has_requests && self.connection.current().is_none() && self.caller.is_set_up() {
             // It concerns a connection that is gone; the handshake is played back by itself.
             return Ok(None);
         }
+        let is_handshake = message.envelopes().iter().any(|part| {
+            part.as_request()
+                .is_some_and(|(method, _)| method == "initialize")
+        });
         let mut is_first = true;
         loop {
-            let live = match self.live(&message).await {
+            let live = match self.live(is_handshake).await {
                 Ok(live) => live,
                 Err(error) => {
                     return self.undeliverable(&message, &error).await.map(|()| None);
@@ -56,7 +61,10 @@ impl ClientSession {
             };
             let is_gone = match error {
                 UpstreamError::SessionExpired => true,
-                UpstreamError::Lost { .. } => self.connection.is_dying(live.generation).await,
+                UpstreamError::Lost { .. } => {
+                    self.connection.is_replaced(live.generation)
+                        || self.connection.is_dying(live.generation).await
+                }
                 _ => false,
             };
             if !is_first || !is_gone {
@@ -75,15 +83,21 @@ impl ClientSession {
         let Some(old) = self.connection.drop_if(generation) else {
             return;
         };
-        let session = Arc::clone(self);
+        let relay = Arc::clone(self);
         tokio::spawn(async move {
-            session.drain_generation(generation, REPLACED_GRACE).await;
+            relay.drain_generation(generation, REPLACED_GRACE).await;
             old.link.close().await;
         });
     }
 
-    /// Returns the connection that is up, or makes one.
-    async fn live(self: &Arc<Self>, message: &Message) -> Result<Arc<Live>, UpstreamError> {
+    /// Makes a connection if there is none, and sets it up as the client did.
+    pub(in crate::proxy) async fn connect(self: &Arc<Self>) -> Result<(), UpstreamError> {
+        self.live(false).await.map(|_| ())
+    }
+
+    /// Returns the connection that is up, or makes one. One that is made for the client's handshake
+    /// itself is not set up first.
+    async fn live(self: &Arc<Self>, is_handshake: bool) -> Result<Arc<Live>, UpstreamError> {
         if let Some(live) = self.connection.current() {
             return Ok(live);
         }
@@ -97,15 +111,17 @@ impl ClientSession {
         let events = |generation| -> Arc<dyn UpstreamEvents> {
             Arc::new(Events::new(Arc::downgrade(self), generation))
         };
-        let live = tokio::select! {
-            live = self.connection.open(events) => live?,
+        let Some(slot) = self.entry.take_slot() else {
+            return Err(UpstreamError::Unreachable {
+                reason: "as many connections are open as its max_connections allows",
+            });
+        };
+        let opened = tokio::select! {
+            opened = self.connection.open(slot, events) => opened,
             () = self.closing.cancelled() => return Err(lost()),
         };
-        let handshake = self.state().handshake.clone();
-        let is_handshake = message.envelopes().iter().any(|part| {
-            part.as_request()
-                .is_some_and(|(method, _)| method == "initialize")
-        });
+        let live = opened.inspect_err(|error| self.entry.failed(error))?;
+        let handshake = self.caller.handshake();
         if !is_handshake {
             let set_up = tokio::select! {
                 set_up = self.play_back(&live, &handshake) => set_up,
@@ -113,6 +129,7 @@ impl ClientSession {
             };
             if let Err(error) = set_up {
                 self.connection.failed();
+                self.entry.failed(&error);
                 live.link.close().await;
                 return Err(error);
             }
@@ -130,16 +147,15 @@ impl ClientSession {
         let Some(initialize) = &handshake.initialize else {
             return Ok(());
         };
-        tracing::info!("setting up the upstream again for a session that lost it");
+        let name = self.upstream();
+        tracing::debug!(upstream = %name, "setting up upstream {name} for a session");
         let answer = self.ask(live, initialize, "initialize").await?;
-        if answer
-            .single()
-            .is_none_or(|envelope| envelope.kind() != Kind::Success)
-        {
+        let Some(result) = answer.single().and_then(|envelope| answer.result(envelope)) else {
             return Err(UpstreamError::Garbled {
                 reason: "the handshake was refused",
             });
-        }
+        };
+        self.greeted(result);
         if let Some(initialized) = &handshake.initialized {
             // Not a request, so there is no exchange to drive.
             let (Sent::Delivered | Sent::UnderWay(_)) = live.link.send(initialized.clone()).await?;

@@ -25,7 +25,7 @@ pub(super) struct SeenPage {
 /// Splitting and hashing a page of 1,000 tools costs milliseconds, comparing it with one seen
 /// before microseconds, and servers answer with the same page again and again.
 #[derive(Debug, Default)]
-pub(super) struct ListMemory {
+pub(in crate::proxy) struct ListMemory {
     pages: Mutex<Vec<Arc<SeenPage>>>,
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     Call(Option<InvocationId>),
     /// A list of tools.
     ListTools,
+    /// A stream of notifications, open until somebody ends it.
+    Listen,
     /// A request that gets one row at its end.
     Exchange {
         /// The method.
@@ -68,6 +70,11 @@ impl Pending {
     /// in flight. One that is cancelled has given its place up.
     pub(crate) fn is_counted(&self) -> bool {
         !self.is_cancelled && !self.is_own()
+    }
+
+    /// Returns whether it lasts until somebody ends it.
+    pub(crate) fn is_listening(&self) -> bool {
+        matches!(self.purpose, Purpose::Listen)
     }
 
     /// Returns a request of the proxy's own; its answer goes to `waiting`.
@@ -122,6 +129,25 @@ impl PendingTable {
         self.wanted().count() + self.n_ending
     }
 
+    /// Returns how many of those will end by themselves.
+    pub(crate) fn n_ending_by_themselves(&self) -> usize {
+        let wanted = self.wanted();
+        wanted
+            .filter(|(_, pending)| !pending.is_listening())
+            .count()
+            + self.n_ending
+    }
+
+    /// Returns whether a stream of notifications with this id is open.
+    pub(crate) fn is_listening(&self, id: &RequestId) -> bool {
+        self.from_client.get(id).is_some_and(Pending::is_listening)
+    }
+
+    /// Returns whether any stream of notifications is open.
+    pub(crate) fn has_listening(&self) -> bool {
+        self.from_client.values().any(Pending::is_listening)
+    }
+
     /// Notes that the end of a request that was taken out reached the client.
     pub(crate) fn ended(&mut self) {
         self.n_ending = self.n_ending.saturating_sub(1);
@@ -160,6 +186,9 @@ impl PendingTable {
             return None;
         }
         self.n_ending += 1;
+        if pending.is_listening() {
+            return self.from_client.remove(id); // There will be no answer.
+        }
         pending.is_cancelled = true;
         pending.message = None;
         Some(Pending {
@@ -209,7 +238,8 @@ impl PendingTable {
             let is_patient = !asked_for.is_empty()
                 && (asked_for.contains(&None) || asked_for.contains(&Some(id.clone())));
             let silent = if is_patient { longest } else { silent };
-            age(pending.last_sign) >= silent || age(pending.started) >= longest
+            let may_last = pending.is_listening();
+            !may_last && (age(pending.last_sign) >= silent || age(pending.started) >= longest)
         })
     }
 
@@ -253,13 +283,14 @@ impl PendingTable {
     /// Returns the request of the client that was made last and is not cancelled.
     pub(crate) fn newest(&self) -> Option<RequestId> {
         self.wanted()
+            .filter(|(_, pending)| !pending.is_listening())
             .max_by_key(|(_, pending)| pending.order)
             .map(|(id, _)| id.clone())
     }
 
     /// Returns the only request of the client in flight, if there is just one.
     pub(crate) fn only(&self) -> Option<RequestId> {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted().filter(|(_, pending)| !pending.is_listening());
         match (wanted.next(), wanted.next()) {
             (Some((id, _)), None) => Some(id.clone()),
             _ => None,
@@ -278,6 +309,19 @@ impl PendingTable {
     /// server took it back.
     pub(crate) fn server_satisfied(&mut self, id: &RequestId) {
         self.from_server.remove(id);
+    }
+
+    /// Returns whether the server waits for an answer to its request with this id.
+    pub(crate) fn has_asked(&self, id: &RequestId) -> bool {
+        self.from_server.contains_key(id)
+    }
+
+    /// Returns the streams of notifications that are open.
+    pub(crate) fn listening(&self) -> Vec<RequestId> {
+        let all = self.from_client.iter();
+        all.filter(|(_, pending)| pending.is_listening())
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 
     /// Forgets the requests of a server whose connection is gone.

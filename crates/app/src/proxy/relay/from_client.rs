@@ -7,20 +7,17 @@ use std::time::Instant;
 use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{InvocationId, ToolName};
 use riglm_domain::invocation::{Outcome, ToolSource};
-use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::protocol::Revision;
+use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
+use super::Relay;
 use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, hello, id_member};
 use super::pending::{Pending, Purpose};
-use super::session::ClientSession;
-use super::shared::stopping;
+use crate::proxy::shared::stopping;
 use crate::tracking::CallDetails;
 
-/// What the ids of the proxy's own requests begin with.
-const OWN_IDS: &str = "riglm:";
 /// What is played back for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 /// The longest name of a tool that is recorded, in characters.
@@ -31,37 +28,39 @@ const MAX_TARGET_CHARS: usize = 2_048;
 /// The generation of a request that was not handed to any connection yet.
 const UNSENT: u64 = u64::MAX;
 
-impl ClientSession {
+impl Relay {
     /// Takes a message of the client: opens the rows that it needs and forwards its bytes.
     ///
     /// Requests are always answered through the [`ClientLink`], with an error if need be. Returns
     /// when the message was handed to the upstream, or the exchange that does so: the caller must
     /// drive it to its end.
     ///
-    /// Not cancellation safe: run it on a task of its own where the caller may go away.
+    /// Not cancellation safe.
     ///
     /// # Errors
     ///
     /// Returns why a message without requests could not be passed on.
     ///
     /// [`ClientLink`]: riglm_ports::downstream::ClientLink
-    pub async fn receive(
+    pub(in crate::proxy) async fn receive(
         self: &Arc<Self>,
-        message: Message,
+        mut message: Message,
     ) -> Result<Option<UpstreamExchange>, RpcError> {
         self.touch();
         if let Err(error) = self.admissible(&message) {
             return self.refuse(&message, error).await.map(|()| None);
         }
         let mut cancelled = None;
+        let mut param_headers = None;
         for envelope in message.envelopes() {
             match envelope.kind() {
-                Kind::Request => {
-                    if let Err(error) = self.open(&message, envelope).await {
+                Kind::Request => match self.open(&message, envelope).await {
+                    Ok(derived) => param_headers = derived,
+                    Err(error) => {
                         self.refuse_opened(&message, envelope, &error).await;
                         return Ok(None);
                     }
-                }
+                },
                 Kind::Notification => cancelled = self.note(&message, envelope).await,
                 Kind::Success | Kind::Failure => {
                     if let Some(id) = envelope.id() {
@@ -69,6 +68,9 @@ impl ClientSession {
                     }
                 }
             }
+        }
+        if let Some(headers) = param_headers {
+            message = message.with_param_headers(headers);
         }
         let forwarded = self.forward(message).await;
         if let Some(id) = cancelled {
@@ -91,6 +93,7 @@ impl ClientSession {
         }
         if message.is_batch()
             && !self
+                .caller
                 .revision()
                 .is_none_or(|revision| revision.allows_batches())
         {
@@ -99,17 +102,28 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Notes a request as in flight and opens its row.
-    async fn open(&self, message: &Message, envelope: &Envelope) -> Result<(), RpcError> {
+    /// Notes a request as in flight and opens its row. Returns the headers that it has to be sent
+    /// with where the client did not say.
+    async fn open(
+        &self,
+        message: &Message,
+        envelope: &Envelope,
+    ) -> Result<Option<Vec<ParamHeader>>, RpcError> {
         let Some((method, id)) = envelope.as_request() else {
-            return Ok(());
+            return Ok(None);
         };
         let params = RequestParams::read(message.params(envelope));
+        let meta = params.protocol_meta();
+        if let Some(meta) = &meta {
+            meta.check()?;
+            self.caller.presented(meta);
+        }
         let started_at = self.shared.recorder.now();
         let purpose = match method {
             "initialize" => Purpose::Initialize,
             "tools/call" => Purpose::Call(None),
             "tools/list" => Purpose::ListTools,
+            "subscriptions/listen" => Purpose::Listen,
             method if Exchange::METHODS.contains(&method) => Purpose::Exchange {
                 method: method.into(),
                 target: params
@@ -138,19 +152,22 @@ impl ClientSession {
         match method {
             "initialize" => {
                 let (client_info, requested) = hello(message.params(envelope));
-                let mut state = self.state();
-                state.client_info = client_info;
-                // Until the server answers; what was agreed on before holds until then.
-                if state.revision.is_none() {
-                    state.revision = requested.as_deref().map(Revision::new);
-                }
+                self.caller.introduced(client_info, requested.as_deref());
             }
             "logging/setLevel" if !message.is_batch() => {
-                self.state().handshake.log_level = Some(message.clone());
+                let log_level = Some(message.clone());
+                self.caller
+                    .set_handshake(|handshake| handshake.log_level = log_level);
             }
             _ => {}
         }
+        let mut param_headers = None;
         if is_call {
+            param_headers = self
+                .entry
+                .params
+                .headers_of(message, params.name().as_deref(), params.arguments())
+                .map_err(|text| RpcError::new(RpcErrorCode::HeaderMismatch, text))?;
             let row = self.open_call(message, &params, started_at).await?;
             let is_waiting = match self.state().pending.get_mut(id) {
                 Some(pending) if pending.is_counted() => {
@@ -168,19 +185,13 @@ impl ClientSession {
                     .await;
             }
         }
-        Ok(())
+        Ok(param_headers)
     }
 
     /// Takes a place in the table of requests in flight.
     fn reserve(&self, id: &RequestId, pending: Pending) -> Result<(), RpcError> {
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
-        }
-        if matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS)) {
-            return Err(RpcError::new(
-                RpcErrorCode::InvalidRequest,
-                "ids that begin with riglm: are those of the proxy's own requests",
-            ));
         }
         let limits = &self.shared.limits;
         let mut state = self.state();
@@ -216,12 +227,12 @@ impl ClientSession {
         let is_hidden = self.state().hidden.contains(&tool);
         let details = CallDetails {
             session,
-            principal: &self.principal,
-            upstream: self.connection.connector().name(),
+            principal: &self.caller.principal,
+            upstream: self.upstream(),
             tool,
             arguments: params.arguments(),
             started_at,
-            sequence: self.next_sequence(),
+            sequence: self.caller.next_sequence(),
             source: if is_hidden {
                 ToolSource::Hidden
             } else {
@@ -244,7 +255,9 @@ impl ClientSession {
             "notifications/initialized" => {
                 let own = || Message::from_text(INITIALIZED.into()).ok();
                 let alone = (!message.is_batch()).then(|| message.clone());
-                self.state().handshake.initialized = alone.or_else(own);
+                let initialized = alone.or_else(own);
+                self.caller
+                    .set_handshake(|handshake| handshake.initialized = initialized);
                 None
             }
             "notifications/cancelled" => {

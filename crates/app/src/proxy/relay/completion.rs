@@ -9,8 +9,8 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
 use riglm_ports::upstream::UpstreamError;
 
+use super::Relay;
 use super::pending::{Pending, Purpose};
-use super::session::ClientSession;
 use crate::tracking::micros;
 
 /// The answer to a request, as far as its row needs it.
@@ -27,7 +27,7 @@ pub(super) enum Response<'a> {
     },
 }
 
-impl ClientSession {
+impl Relay {
     /// Closes the row of a request that ended.
     pub(super) async fn complete(
         &self,
@@ -49,8 +49,8 @@ impl ClientSession {
                 let exchange = Exchange {
                     id: recorder.exchange_id(pending.started_at),
                     session: self.row().await,
-                    principal: self.principal.clone(),
-                    upstream: self.connection.connector().name().clone(),
+                    principal: self.caller.principal.clone(),
+                    upstream: self.upstream().clone(),
                     method: method.into(),
                     target,
                     started_at: pending.started_at,
@@ -62,6 +62,7 @@ impl ClientSession {
             Purpose::Call(None)
             | Purpose::Initialize
             | Purpose::ListTools
+            | Purpose::Listen
             | Purpose::Other
             | Purpose::Own(_) => {}
         }
@@ -98,7 +99,7 @@ impl ClientSession {
     }
 
     /// Answers requests whose deadline has passed, and tells the upstream that nobody waits.
-    pub(super) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
+    pub(in crate::proxy) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
         let error = RpcError::new(
             RpcErrorCode::UpstreamTimeout,
             "the upstream did not answer within the deadline",
@@ -131,7 +132,7 @@ impl ClientSession {
 }
 
 /// Returns the error that the client is answered with when the upstream fails.
-pub(super) fn upstream_failure(error: &UpstreamError) -> RpcError {
+pub(in crate::proxy) fn upstream_failure(error: &UpstreamError) -> RpcError {
     let code = match error {
         UpstreamError::NotStarted { .. }
         | UpstreamError::Unreachable { .. }
@@ -150,24 +151,24 @@ pub(super) fn upstream_failure(error: &UpstreamError) -> RpcError {
 /// The future that brings it there is dropped when its connection is closed. Whatever happens, the
 /// request gives up its place, and its row does not stay open.
 pub(super) struct Ending {
-    session: Arc<ClientSession>,
+    relay: Arc<Relay>,
     pending: Option<Pending>,
     is_counted: bool,
 }
 
 impl Ending {
-    pub(super) fn new(session: &Arc<ClientSession>, pending: Pending) -> Self {
+    pub(super) fn new(relay: &Arc<Relay>, pending: Pending) -> Self {
         Self {
-            session: Arc::clone(session),
+            relay: Arc::clone(relay),
             is_counted: pending.is_counted(),
             pending: Some(pending),
         }
     }
 
     /// Returns the end of a request that the client cancelled: it gives up its place now.
-    pub(super) fn of_cancelled(session: &Arc<ClientSession>, pending: Pending) -> Self {
+    pub(super) fn of_cancelled(relay: &Arc<Relay>, pending: Pending) -> Self {
         Self {
-            session: Arc::clone(session),
+            relay: Arc::clone(relay),
             is_counted: true,
             pending: Some(pending),
         }
@@ -191,17 +192,17 @@ impl Drop for Ending {
         if !self.is_counted {
             return;
         }
-        let session = Arc::clone(&self.session);
+        let relay = Arc::clone(&self.relay);
         match (self.pending.take(), tokio::runtime::Handle::try_current()) {
             (Some(pending), Ok(runtime)) => {
                 runtime.spawn(async move {
-                    session
+                    relay
                         .complete(pending, Outcome::Cancelled, Response::None)
                         .await;
-                    session.pending_ended();
+                    relay.pending_ended();
                 });
             }
-            _ => session.pending_ended(),
+            _ => relay.pending_ended(),
         }
     }
 }

@@ -1,0 +1,185 @@
+//! Who is behind a session, and what its rows have in common whichever upstream they are about.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use riglm_domain::id::SessionId;
+use riglm_domain::message::Message;
+use riglm_domain::meta::RequestMeta;
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::session::ClientInfo;
+use tokio::sync::OnceCell;
+
+use super::relay::params::client_info;
+use crate::tracking::{Recorder, SessionDetails};
+
+/// The client of one session.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) transport: Transport,
+    pub(super) principal: Principal,
+    started_at: Timestamp,
+    row: OnceCell<SessionId>,
+    n_calls: AtomicU64,
+    introduction: Mutex<Introduction>,
+    /// A request of a modern revision was seen.
+    is_modern: AtomicBool,
+    /// When something was last heard of the client.
+    last_seen: Mutex<Instant>,
+}
+
+/// What the client said of itself.
+#[derive(Clone, Debug, Default)]
+struct Introduction {
+    client_info: ClientInfo,
+    revision: Option<Revision>,
+    /// The revision is the one that was agreed on, not just the one asked for.
+    is_agreed: bool,
+    handshake: Handshake,
+}
+
+/// The messages by which the client set up its session, as it sent them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handshake {
+    /// `initialize`, once it was answered with a result.
+    pub(super) initialize: Option<Message>,
+    /// `notifications/initialized`.
+    pub(super) initialized: Option<Message>,
+    /// The last `logging/setLevel`.
+    pub(super) log_level: Option<Message>,
+}
+
+impl Caller {
+    pub(super) fn new(transport: Transport, principal: Principal, started_at: Timestamp) -> Self {
+        Self {
+            transport,
+            principal,
+            started_at,
+            row: OnceCell::new(),
+            n_calls: AtomicU64::new(0),
+            introduction: Mutex::default(),
+            is_modern: AtomicBool::new(false),
+            last_seen: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn introduction(&self) -> MutexGuard<'_, Introduction> {
+        self.introduction
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the revision that was agreed on, or asked for while that is not known.
+    pub(super) fn revision(&self) -> Option<Revision> {
+        self.introduction().revision.clone()
+    }
+
+    /// Notes what the client says in its `initialize`.
+    pub(super) fn introduced(&self, client_info: ClientInfo, requested: Option<&str>) {
+        let mut introduction = self.introduction();
+        introduction.client_info = client_info;
+        // Until the server answers; what was agreed on before holds until then.
+        if introduction.revision.is_none() {
+            introduction.revision = requested.map(Revision::new);
+        }
+    }
+
+    /// Notes the revision that was agreed on.
+    pub(super) fn agreed(&self, revision: &Revision) {
+        let mut introduction = self.introduction();
+        introduction.revision = Some(revision.clone());
+        introduction.is_agreed = true;
+    }
+
+    /// Notes what a request of a modern revision says of the client. What the first one says goes
+    /// into the row of the session.
+    pub(super) fn presented(&self, meta: &RequestMeta<'_>) {
+        if self.is_modern.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut introduction = self.introduction();
+        if !introduction.is_agreed {
+            introduction.client_info = client_info(meta.client_info);
+            introduction.revision = meta.revision();
+        }
+    }
+
+    /// Returns whether the client sent a request of a modern revision.
+    pub(super) fn is_modern(&self) -> bool {
+        self.is_modern.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a handshake was completed.
+    pub(super) fn is_initialized(&self) -> bool {
+        self.introduction().handshake.initialize.is_some()
+    }
+
+    /// Returns whether nothing has to be said before a message may be sent: a handshake was
+    /// completed, or the client does without.
+    pub(super) fn is_set_up(&self) -> bool {
+        self.is_modern() || self.is_initialized()
+    }
+
+    /// Returns what has to be played back to an upstream that does not know the session.
+    pub(super) fn handshake(&self) -> Handshake {
+        self.introduction().handshake.clone()
+    }
+
+    /// Changes what has to be played back.
+    pub(super) fn set_handshake(&self, change: impl FnOnce(&mut Handshake)) {
+        change(&mut self.introduction().handshake);
+    }
+
+    /// Returns the position of the next call.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.n_calls.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes that the client is there.
+    pub(super) fn touch(&self) {
+        *self
+            .last_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Returns for how long nothing was heard of the client; `None` over standard input, where it
+    /// is there as long as the input is open.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<std::time::Duration> {
+        let last_seen = *self
+            .last_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        (self.transport != Transport::Stdio).then(|| now.saturating_duration_since(last_seen))
+    }
+
+    /// Returns the identifier of the session's row, and makes the row first if there is none.
+    pub(super) async fn row(&self, recorder: &Recorder) -> SessionId {
+        *self
+            .row
+            .get_or_init(|| async {
+                let introduction = self.introduction().clone();
+                let details = SessionDetails {
+                    principal: &self.principal,
+                    client_info: &introduction.client_info,
+                    protocol: &introduction
+                        .revision
+                        .unwrap_or_else(|| Revision::new("unknown")),
+                    transport: self.transport,
+                    started_at: self.started_at,
+                };
+                recorder.session_opened(details).await
+            })
+            .await
+    }
+
+    /// Closes the session's row if there is one.
+    pub(super) async fn close_row(self: &Arc<Self>, recorder: &Recorder) {
+        if let Some(row) = self.row.get() {
+            recorder.session_closed(*row).await;
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Several upstreams as one server.
+//!
+//! Each upstream of a session has a relay of its own, which speaks with it as if it were the only
+//! one. What is here decides which of them a message of the client is for (`route`), asks all of
+//! them where all are meant (`ask`), joins what they answer (`hello`, `list`, `listen`), and keeps
+//! apart what they say on their own account (`from_member`). Ids that the client chose reach the
+//! upstream unchanged, since each request goes to one of them; where it goes to several, and for
+//! what the upstreams ask the client, ids of the proxy's own stand in.
+
+mod ask;
+pub(super) mod catalog;
+mod changes;
+pub(super) mod directory;
+mod from_client;
+mod from_member;
+mod hello;
+mod list;
+pub(super) mod list_kind;
+mod listen;
+mod route;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use riglm_domain::message::{Message, RequestId};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use self::directory::UnitedList;
+use self::list_kind::{ChangeKind, ListKind};
+use self::listen::Listen;
+
+/// How many lists of one kind a client may be paging through.
+const MAX_LISTS: usize = 4;
+/// The most tasks whose owner is remembered.
+const MAX_TASKS: usize = 4_096;
+/// The most requests of upstreams that wait for the client at once.
+const MAX_FROM_MEMBERS: usize = 1_024;
+
+/// What a session keeps to present several upstreams as one.
+#[derive(Debug, Default)]
+pub(super) struct United {
+    state: Mutex<State>,
+    next: AtomicU64,
+    has_fewer: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests of the client that are not answered yet.
+    in_flight: HashMap<RequestId, InFlight>,
+    /// Requests that the session itself made of members.
+    asks: HashMap<RequestId, Ask>,
+    /// Requests of members, by the id under which the client got them.
+    from_members: HashMap<RequestId, FromMember>,
+    /// The members that work on tasks, oldest first.
+    tasks: VecDeque<(String, u64)>,
+    /// Streams of notifications of the client.
+    listens: HashMap<RequestId, Arc<Listen>>,
+    /// The lists that the client saw last, the newest first.
+    lists: HashMap<ListKind, VecDeque<Arc<UnitedList>>>,
+    /// Changes that the client has to be told of.
+    changed: BTreeSet<ChangeKind>,
+    is_telling: bool,
+}
+
+/// Who works on a request of the client.
+#[derive(Clone, Debug)]
+enum InFlight {
+    /// One member.
+    Member { number: u64, is_call: bool },
+    /// The session itself, until this is cancelled.
+    Here(CancellationToken),
+}
+
+/// A request that the session made of a member.
+#[derive(Debug)]
+struct Ask {
+    answer: oneshot::Sender<Message>,
+    /// The request of the client that it was made for.
+    behalf: Option<RequestId>,
+    /// The stream of notifications that it is a part of.
+    listen: Option<Arc<Listen>>,
+}
+
+/// A request that a member made of the client.
+#[derive(Clone, Debug)]
+struct FromMember {
+    number: u64,
+    /// The id that the member gave it.
+    id: RequestId,
+    /// The token under which the client reports progress of it.
+    progress_token: Option<RequestId>,
+}
+
+impl United {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a new id of the proxy's own.
+    fn own_id(&self) -> RequestId {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        RequestId::Text(format!("riglm:u:{number}").into())
+    }
+
+    /// Returns whether nothing is in flight here. What members work on is not counted.
+    pub(super) fn is_quiet(&self) -> bool {
+        let state = self.state();
+        let is_here = |request: &InFlight| matches!(request, InFlight::Here(_));
+        !state.in_flight.values().any(is_here)
+    }
+
+    /// Forgets a request of the client that has ended.
+    pub(super) fn forget(&self, id: &RequestId) {
+        if self.state().in_flight.remove(id).is_some() {
+            self.has_fewer.notify_waiters();
+        }
+    }
+
+    /// Waits until nothing is in flight here that ends by itself, at most `limit`.
+    pub(super) async fn drain(&self, limit: Duration) {
+        let ended = async {
+            loop {
+                let fewer = self.has_fewer.notified();
+                let is_over = {
+                    let state = self.state();
+                    let lasts = |id: &RequestId| state.listens.contains_key(id);
+                    let is_here = |request: &InFlight| matches!(request, InFlight::Here(_));
+                    let mut all = state.in_flight.iter();
+                    !all.any(|(id, request)| is_here(request) && !lasts(id))
+                };
+                if is_over {
+                    return;
+                }
+                fewer.await;
+            }
+        };
+        // What is left then is cut off by the end of the session.
+        let _ = tokio::time::timeout(limit, ended).await;
+    }
+}
+
+impl State {
+    /// Returns the list of a kind that the client saw last.
+    fn list(&self, kind: ListKind) -> Option<Arc<UnitedList>> {
+        self.lists.get(&kind)?.front().cloned()
+    }
+
+    /// Remembers a list that the client is shown.
+    fn note_list(&mut self, kind: ListKind, list: &Arc<UnitedList>) {
+        let lists = self.lists.entry(kind).or_default();
+        lists.retain(|known| !Arc::ptr_eq(known, list));
+        lists.push_front(Arc::clone(list));
+        lists.truncate(MAX_LISTS);
+    }
+
+    /// Remembers which member works on a task.
+    fn note_task(&mut self, task: String, number: u64) {
+        self.tasks.retain(|(known, _)| *known != task);
+        if self.tasks.len() >= MAX_TASKS {
+            self.tasks.pop_front();
+        }
+        self.tasks.push_back((task, number));
+    }
+
+    /// Returns the member that works on a task.
+    fn owner_of_task(&self, task: &str) -> Option<u64> {
+        let mut tasks = self.tasks.iter();
+        tasks
+            .find(|(known, _)| known == task)
+            .map(|(_, number)| *number)
+    }
+}

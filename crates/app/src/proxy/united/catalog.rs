@@ -1,0 +1,199 @@
+//! What is remembered of one upstream: how it answered handshakes, and its last known lists.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use riglm_domain::principal::Principal;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::list_kind::ListKind;
+
+/// How many different answers to a handshake are remembered.
+const MAX_HELLOS: usize = 16;
+/// How many lists are remembered.
+const MAX_LISTS: usize = 64;
+/// How many bytes they may have in all.
+const MAX_BYTES: usize = 32 << 20;
+/// The most entries of one list of one upstream.
+const MAX_ENTRIES: usize = 5_000;
+/// The most bytes of them.
+const MAX_LIST_BYTES: usize = 16 << 20;
+
+/// Whose list it is: what a server lists may depend on who asks and on what the client can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::proxy) struct ListKey {
+    pub(in crate::proxy) kind: ListKind,
+    pub(in crate::proxy) principal: Principal,
+    /// Digest of the client's capabilities.
+    pub(in crate::proxy) capabilities: [u8; 8],
+}
+
+/// One list of one upstream, all pages of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::proxy) struct MemberList {
+    /// SHA-256 of the entries; set when the list is remembered.
+    pub(in crate::proxy) digest: [u8; 32],
+    pub(in crate::proxy) entries: Vec<Entry>,
+    /// How long the server says that it stays as it is; `None` if it does not say.
+    pub(in crate::proxy) ttl_ms: Option<u64>,
+    /// The server says that it is the same for everybody.
+    pub(in crate::proxy) is_public: bool,
+    n_bytes: usize,
+}
+
+/// One entry of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::proxy) struct Entry {
+    /// Its name or URI.
+    pub(in crate::proxy) key: Box<str>,
+    /// The JSON text, as the server wrote it.
+    pub(in crate::proxy) text: Box<str>,
+}
+
+impl MemberList {
+    /// Adds the entries of a page. Those without a name or URI are left out, and so are those
+    /// beyond what one upstream may list. Returns the cursor of the next page.
+    pub(in crate::proxy) fn add_page(&mut self, kind: ListKind, result: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Page {
+            next_cursor: Option<String>,
+            ttl_ms: Option<u64>,
+            cache_scope: Option<String>,
+        }
+        let page: Option<Page> = serde_json::from_str(result).ok();
+        let is_first = self.entries.is_empty();
+        let (ttl_ms, is_public) = page.as_ref().map_or((None, false), |page| {
+            (page.ttl_ms, page.cache_scope.as_deref() == Some("public"))
+        });
+        self.ttl_ms = match (is_first, self.ttl_ms, ttl_ms) {
+            (true, _, ttl) => ttl,
+            (false, Some(one), Some(other)) => Some(one.min(other)),
+            (false, ..) => None,
+        };
+        self.is_public = is_public && (is_first || self.is_public);
+        let listed = riglm_domain::edit::member(result, kind.member());
+        let entries: Vec<&RawValue> = listed
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        for entry in entries {
+            let text = entry.get();
+            let key = riglm_domain::edit::member(text, kind.key())
+                .and_then(riglm_domain::scan::unescaped);
+            let Some(key) = key.filter(|_| text.starts_with('{')) else {
+                continue;
+            };
+            self.n_bytes += text.len();
+            if self.entries.len() >= MAX_ENTRIES || self.n_bytes > MAX_LIST_BYTES {
+                return None;
+            }
+            self.entries.push(Entry {
+                key: key.into(),
+                text: text.into(),
+            });
+        }
+        page.and_then(|page| page.next_cursor)
+    }
+
+    fn set_digest(&mut self) {
+        let mut digest = Sha256::new();
+        for entry in &self.entries {
+            digest.update((entry.text.len() as u64).to_le_bytes());
+            digest.update(entry.text.as_bytes());
+        }
+        self.digest = digest.finalize().into();
+    }
+}
+
+/// The memory of one upstream.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct Catalog {
+    hellos: Mutex<Vec<Arc<str>>>,
+    lists: Mutex<Vec<(ListKey, Arc<MemberList>)>>,
+}
+
+impl Catalog {
+    /// Remembers an answer to a handshake; equal ones share their memory.
+    pub(in crate::proxy) fn hello(&self, result: &str) -> Arc<str> {
+        let mut hellos = self.hellos.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = hellos.iter().position(|hello| **hello == *result);
+        let hello = known.map_or_else(|| Arc::from(result), |at| hellos.remove(at));
+        hellos.insert(0, Arc::clone(&hello));
+        hellos.truncate(MAX_HELLOS);
+        hello
+    }
+
+    /// Returns the last answer to a handshake, whoever asked.
+    pub(in crate::proxy) fn last_hello(&self) -> Option<Arc<str>> {
+        let hellos = self.hellos.lock().unwrap_or_else(PoisonError::into_inner);
+        hellos.first().cloned()
+    }
+
+    /// Returns the last known list.
+    pub(in crate::proxy) fn list(&self, key: &ListKey) -> Option<Arc<MemberList>> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lists.iter().find(|(known, _)| known == key);
+        found.map(|(_, list)| Arc::clone(list))
+    }
+
+    /// Remembers a list. Returns it, or an equal one that is known already.
+    pub(in crate::proxy) fn remember(&self, key: ListKey, mut list: MemberList) -> Arc<MemberList> {
+        list.set_digest();
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let equal = lists.iter().find(|(_, known)| **known == list);
+        let list = equal.map_or_else(|| Arc::new(list), |(_, known)| Arc::clone(known));
+        lists.retain(|(known, _)| *known != key);
+        lists.insert(0, (key, Arc::clone(&list)));
+        lists.truncate(MAX_LISTS);
+        let mut n_bytes = 0;
+        lists.retain(|(_, list)| {
+            n_bytes += list.n_bytes;
+            n_bytes <= MAX_BYTES
+        });
+        list
+    }
+}
+
+/// Returns a digest of a client's capabilities.
+pub(in crate::proxy) fn digest_of(capabilities: Option<&str>) -> [u8; 8] {
+    let whole = Sha256::digest(capabilities.unwrap_or_default().as_bytes());
+    let mut digest = [0; 8];
+    digest.copy_from_slice(&whole[..8]);
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_joined_and_malformed_entries_left_out() {
+        let mut list = MemberList::default();
+        let first = r#"{"tools":[{"name":"a","n":1.0},{"x":1},7,{"name":5}],"nextCursor":"c",
+            "ttlMs":9,"cacheScope":"public"}"#;
+        assert_eq!(list.add_page(ListKind::Tools, first).as_deref(), Some("c"));
+        let second = r#"{"tools":[{"name":"b"}],"ttlMs":4,"cacheScope":"public"}"#;
+        assert_eq!(list.add_page(ListKind::Tools, second), None);
+        let keys: Vec<_> = list.entries.iter().map(|entry| &*entry.key).collect();
+        assert_eq!(keys, ["a", "b"]);
+        assert_eq!(&*list.entries[0].text, r#"{"name":"a","n":1.0}"#);
+        assert_eq!((list.ttl_ms, list.is_public), (Some(4), true));
+    }
+
+    #[test]
+    fn an_upstream_lists_no_more_than_it_may() {
+        let mut list = MemberList::default();
+        let entries = vec![r#"{"name":"x"}"#; MAX_ENTRIES + 1].join(",");
+        list.add_page(ListKind::Tools, &format!(r#"{{"tools":[{entries}]}}"#));
+        assert_eq!(list.entries.len(), MAX_ENTRIES);
+    }
+
+    #[test]
+    fn equal_hellos_share_their_memory() {
+        let catalog = Catalog::default();
+        let one = catalog.hello("{}");
+        assert!(Arc::ptr_eq(&one, &catalog.hello("{}")));
+        assert_eq!(catalog.last_hello(), Some(one));
+    }
+}

@@ -1,0 +1,104 @@
+//! Changes that the client is told of: of lists, by members or by the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::message::Message;
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::downstream::Route;
+use serde_json::Map;
+
+use super::list_kind::ChangeKind;
+use crate::proxy::member::Member;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_set::UpstreamSet;
+
+/// Changes within this time are told as one.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long requests in flight to an upstream that was taken out of use may take to end.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+impl ClientSession {
+    /// Notes that lists have changed; the client is told a little later, once.
+    pub(super) fn changed(self: &Arc<Self>, kind: ChangeKind) {
+        let is_telling = {
+            let mut state = self.united.state();
+            state.changed.insert(kind);
+            std::mem::replace(&mut state.is_telling, true)
+        };
+        if is_telling {
+            return;
+        }
+        let session = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(DEBOUNCE).await;
+            if let Some(session) = session.upgrade() {
+                session.tell().await;
+            }
+        });
+    }
+
+    /// Notes that every list may have changed.
+    pub(in crate::proxy) fn all_changed(self: &Arc<Self>) {
+        for kind in ChangeKind::ALL {
+            self.changed(kind);
+        }
+    }
+
+    /// Tells the client of what has changed.
+    async fn tell(self: &Arc<Self>) {
+        let (changed, listens) = {
+            let mut state = self.united.state();
+            state.is_telling = false;
+            let listens: Vec<_> = state.listens.values().cloned().collect();
+            (std::mem::take(&mut state.changed), listens)
+        };
+        for kind in changed {
+            if self.caller.is_initialized() {
+                let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
+                if let Ok(message) = Message::from_text(text) {
+                    self.client.deliver(message, Route::Standalone).await;
+                }
+            }
+            for listen in listens.iter().filter(|listen| listen.wants(kind)) {
+                let text = listen.notification(kind.method(), Map::new());
+                self.say(listen, text).await;
+            }
+        }
+    }
+
+    /// Takes over a changed configuration. What did not change goes on undisturbed; requests in
+    /// flight to what is gone may end within a limit.
+    pub(in crate::proxy) fn reconfigure(self: &Arc<Self>, set: &UpstreamSet) {
+        let was_united = self.is_united();
+        let (new, gone) = self.take_over(set);
+        if new.is_empty() && gone.is_empty() {
+            return;
+        }
+        for member in gone {
+            tokio::spawn(async move { retire(&member).await });
+        }
+        let session = Arc::clone(self);
+        tokio::spawn(async move {
+            if !was_united {
+                for member in session.members().iter() {
+                    session.end_streams_of(member).await;
+                }
+            }
+            for member in &new {
+                session.attach_to_all(member);
+            }
+            session.all_changed();
+        });
+    }
+}
+
+/// Ends a member that was taken out of the configuration.
+async fn retire(member: &Arc<Member>) {
+    member.relay.drain(LAST_REQUESTS).await;
+    let why = RpcError::new(
+        RpcErrorCode::UpstreamUnavailable,
+        "the upstream was taken out of the configuration",
+    );
+    member.relay.close(&why).await;
+}

@@ -1,0 +1,248 @@
+//! The handshake, and discovery in its place: what several upstreams say of themselves, as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use riglm_domain::edit;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::Message;
+use riglm_domain::meta::SERVER_INFO;
+use riglm_domain::protocol::Revision;
+use riglm_domain::scan::{members, unescaped};
+use serde_json::{Map, Value, json};
+
+use super::ask::Behalf;
+use super::from_client::Reply;
+use super::list_kind::ChangeKind;
+use crate::proxy::member::Member;
+use crate::proxy::relay::params::hello;
+use crate::proxy::session::ClientSession;
+
+/// How long an upstream is waited for that is known from before.
+const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(1);
+
+impl ClientSession {
+    /// Sets up every member as the client asks, and answers for all of them. One that is late or
+    /// down is left out and set up when it is needed.
+    pub(super) async fn initialize(self: &Arc<Self>, message: &Message) -> Reply {
+        let params = message.single().and_then(|part| message.params(part));
+        let (client_info, requested) = hello(params);
+        self.caller.introduced(client_info, requested.as_deref());
+        let revision = agreed(requested.as_deref());
+        self.caller.agreed(&revision);
+        let initialize = Some(message.clone());
+        self.caller.set_handshake(|handshake| {
+            handshake.initialize = initialize;
+            handshake.initialized = None;
+        });
+        let members = self.members();
+        let greeted = members.iter().map(|member| self.greet(member));
+        let hellos = join_all(greeted).await;
+        self.caller.row(&self.shared.recorder).await;
+        let named: Vec<_> = members
+            .iter()
+            .map(|member| member.name())
+            .zip(&hellos)
+            .collect();
+        let mut result = json!({
+            "protocolVersion": revision.as_str(),
+            "capabilities": united_capabilities(&hellos),
+            "serverInfo": server_info(),
+        });
+        if let Some(instructions) = united_instructions(&named) {
+            result["instructions"] = Value::from(instructions);
+        }
+        Reply::Result(result.to_string())
+    }
+
+    /// Asks every member what it is, and answers for all of them.
+    pub(super) async fn discover(self: &Arc<Self>, message: &Message) -> Reply {
+        let members = self.members();
+        let asked = members
+            .iter()
+            .map(|member| self.discovered(member, message));
+        let hellos = join_all(asked).await;
+        let named: Vec<_> = members
+            .iter()
+            .map(|member| member.name())
+            .zip(&hellos)
+            .collect();
+        let mut result = json!({
+            "resultType": "complete",
+            "supportedVersions": Revision::supported(),
+            "capabilities": united_capabilities(&hellos),
+        });
+        if let Some(instructions) = united_instructions(&named) {
+            result["instructions"] = Value::from(instructions);
+        }
+        result["ttlMs"] = Value::from(0);
+        result["cacheScope"] = Value::from("private");
+        result["_meta"] = json!({ SERVER_INFO: server_info() });
+        Reply::Result(result.to_string())
+    }
+
+    /// Connects a member and returns how it answered the handshake; when it is late or down, how it
+    /// answered the last one.
+    async fn greet(self: &Arc<Self>, member: &Arc<Member>) -> Option<Arc<str>> {
+        let known = member.relay.entry.catalog.last_hello();
+        let relay = Arc::clone(&member.relay);
+        let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
+        let patience = self.patience(known.is_some());
+        match tokio::time::timeout(patience, &mut connecting).await {
+            Ok(Ok(true)) => return member.relay.hello(),
+            Ok(_) => {}
+            Err(_) => {
+                let session = Arc::downgrade(self);
+                tokio::spawn(async move {
+                    if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
+                        session.all_changed();
+                    }
+                });
+            }
+        }
+        known
+    }
+
+    /// Returns how a member answers `server/discover`, likewise.
+    async fn discovered(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        message: &Message,
+    ) -> Option<Arc<str>> {
+        let catalog = &member.relay.entry.catalog;
+        let known = catalog.last_hello();
+        let asked = self.ask(member, message, Behalf::default());
+        let answer = tokio::time::timeout(self.patience(known.is_some()), asked).await;
+        let answer = answer.ok().and_then(Result::ok);
+        let result = answer
+            .as_ref()
+            .and_then(|answer| answer.result(answer.single()?));
+        result.map(|result| catalog.hello(result)).or(known)
+    }
+
+    fn patience(&self, is_known: bool) -> Duration {
+        let longest = self.shared.limits.unite_timeout;
+        if is_known {
+            PATIENCE_WITH_KNOWN.min(longest)
+        } else {
+            longest
+        }
+    }
+}
+
+/// Returns the revision that the proxy agrees on: the one asked for if there is such a one with a
+/// handshake, or else the newest of those. Each upstream agrees on one of its own.
+fn agreed(requested: Option<&str>) -> Revision {
+    let known = Revision::WITH_SESSIONS.into_iter();
+    let known = known.filter(|known| Some(*known) == requested).last();
+    Revision::new(known.unwrap_or(Revision::V2025_11_25))
+}
+
+fn server_info() -> Value {
+    json!({"name": "riglm", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// Returns whether the answer to a handshake declares a capability of the server.
+pub(super) fn declares(hello: &str, capability: &str) -> bool {
+    let capabilities = edit::member(hello, "capabilities");
+    capabilities.is_some_and(|all| edit::member(all, capability).is_some())
+}
+
+/// Returns what at least one upstream can do. Lists of all of them may change at any time, and are
+/// promised to be told of. Of upstreams that nothing is known of everything is expected: a client
+/// takes no notice of what is declared later.
+fn united_capabilities(hellos: &[Option<Arc<str>>]) -> Value {
+    let mut all = Map::new();
+    for hello in hellos.iter().flatten() {
+        let capabilities = edit::member(hello, "capabilities");
+        for (key, value) in capabilities.into_iter().flat_map(members) {
+            if let Ok(value) = serde_json::from_str(value) {
+                join(all.entry(key).or_insert(Value::Null), value);
+            }
+        }
+    }
+    if hellos.iter().any(Option::is_none) {
+        for kind in ChangeKind::ALL {
+            join(
+                all.entry(kind.capability()).or_insert(Value::Null),
+                json!({}),
+            );
+        }
+        join(all.entry("completions").or_insert(Value::Null), json!({}));
+    }
+    for kind in ChangeKind::ALL {
+        if let Some(Value::Object(capability)) = all.get_mut(kind.capability()) {
+            capability.insert("listChanged".into(), Value::Bool(true));
+        }
+    }
+    Value::Object(all)
+}
+
+/// Joins two capabilities: members of both, and of a flag that differs, that it is set.
+fn join(one: &mut Value, other: Value) {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            for (key, value) in other {
+                join(one.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (one @ (Value::Null | Value::Bool(false)), other) => *one = other,
+        _ => {}
+    }
+}
+
+/// Returns the instructions of all upstreams that give any, each under its name.
+fn united_instructions(hellos: &[(&UpstreamName, &Option<Arc<str>>)]) -> Option<String> {
+    let texts: Vec<String> = hellos
+        .iter()
+        .filter_map(|(name, hello)| {
+            let text = edit::member(hello.as_deref()?, "instructions").and_then(unescaped)?;
+            (!text.trim().is_empty()).then(|| format!("# {name}\n\n{text}"))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_those_of_any_upstream() {
+        let hello = |text: &str| Some(Arc::from(text));
+        let both = [
+            hello(r#"{"capabilities":{"tools":{},"resources":{"subscribe":false}}}"#),
+            hello(r#"{"capabilities":{"resources":{"subscribe":true},"logging":{}}}"#),
+        ];
+        assert_eq!(
+            united_capabilities(&both),
+            json!({
+                "tools": {"listChanged": true},
+                "resources": {"subscribe": true, "listChanged": true},
+                "logging": {},
+            })
+        );
+        let unknown = united_capabilities(&[None]);
+        assert_eq!(unknown["prompts"], json!({"listChanged": true}));
+    }
+
+    #[test]
+    fn instructions_stand_under_the_name_of_their_upstream() {
+        let name = UpstreamName::parse("git").unwrap();
+        let hello = Some(Arc::from(r#"{"instructions":"Be\nkind."}"#));
+        let silent = Some(Arc::from("{}"));
+        let all = [(&name, &hello), (&name, &silent), (&name, &None)];
+        assert_eq!(
+            united_instructions(&all).as_deref(),
+            Some("# git\n\nBe\nkind.")
+        );
+    }
+
+    #[test]
+    fn a_revision_without_handshake_is_not_agreed_on() {
+        assert_eq!(agreed(Some("2025-03-26")).as_str(), "2025-03-26");
+        assert_eq!(agreed(Some("2026-07-28")).as_str(), "2025-11-25");
+        assert_eq!(agreed(None).as_str(), "2025-11-25");
+    }
+}

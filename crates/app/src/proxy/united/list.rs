@@ -1,0 +1,361 @@
+//! Lists: asked of all members at once, joined in their order, and paged by the proxy itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use riglm_domain::edit;
+use riglm_domain::message::{Kind, Message};
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::scan::unescaped;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::ask::Behalf;
+use super::catalog::{ListKey, MemberList, digest_of};
+use super::directory::{Part, UnitedList};
+use super::from_client::Reply;
+use super::hello::declares;
+use super::list_kind::ListKind;
+use crate::proxy::member::Member;
+use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_set::Unavailable;
+
+/// The most pages that are fetched of one list of one upstream.
+const MAX_PAGES: usize = 1_000;
+/// How long an upstream is waited for whose list is known already. A change that it is too slow to
+/// tell of in this time is told when it comes.
+const PATIENCE_WITH_KNOWN: Duration = Duration::from_millis(250);
+
+/// A list of all upstreams, and what may be said of its age.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) list: Arc<UnitedList>,
+    ttl_ms: u64,
+    is_public: bool,
+}
+
+/// What a member said when it was asked for a list.
+#[derive(Clone, Debug)]
+enum Listed {
+    /// This is its list.
+    Fresh(Arc<MemberList>),
+    /// It is slow; this is its last known list.
+    Known(Arc<MemberList>),
+    /// It cannot be asked; why, and its last known list.
+    Failed(String, Option<Arc<MemberList>>),
+    /// It is slow, and nothing is known of it.
+    Late,
+}
+
+impl ClientSession {
+    /// Answers a request for a list with a page of it.
+    pub(super) async fn list_page(
+        self: &Arc<Self>,
+        kind: ListKind,
+        message: &Message,
+        is_modern: bool,
+    ) -> Reply {
+        let params = message.single().and_then(|part| message.params(part));
+        let cursor = params.and_then(|params| edit::member(params, "cursor"));
+        let found = match cursor {
+            None => self
+                .gather(kind, message, is_modern)
+                .await
+                .map(|gathered| (gathered, 0)),
+            Some(cursor) => self.turn_to(kind, cursor, message, is_modern).await,
+        };
+        let (gathered, start) = match found {
+            Ok(found) => found,
+            Err(error) => return Reply::Error(error),
+        };
+        let n = self.shared.limits.list_page_entries;
+        let list = &gathered.list;
+        let mut result = edit::with_member("{}", kind.member(), &list.page(start, n));
+        if start + n < list.len() {
+            let next = format!(r#""{}.{}""#, list.version(), start + n);
+            result = edit::with_member(&result, "nextCursor", &next);
+        }
+        if is_modern {
+            let scope = if gathered.is_public {
+                r#""public""#
+            } else {
+                r#""private""#
+            };
+            result = edit::with_member(&result, "resultType", r#""complete""#);
+            result = edit::with_member(&result, "ttlMs", &gathered.ttl_ms.to_string());
+            result = edit::with_member(&result, "cacheScope", scope);
+        }
+        Reply::Result(result)
+    }
+
+    /// Returns the list that a cursor is a place in, and the place.
+    async fn turn_to(
+        self: &Arc<Self>,
+        kind: ListKind,
+        cursor: &str,
+        message: &Message,
+        is_modern: bool,
+    ) -> Result<(Gathered, usize), RpcError> {
+        let refused = |text: &str| Err(RpcError::new(RpcErrorCode::InvalidParams, text));
+        let cursor = unescaped(cursor);
+        let place = cursor.as_deref().and_then(|cursor| cursor.split_once('.'));
+        let Some((version, start)) =
+            place.and_then(|(version, start)| Some((version, start.parse::<usize>().ok()?)))
+        else {
+            return refused("the cursor is none that this server gave out");
+        };
+        let seen = {
+            let state = self.united.state();
+            let lists = state.lists.get(&kind);
+            lists.and_then(|lists| {
+                let mut lists = lists.iter();
+                lists.find(|list| list.version() == version).cloned()
+            })
+        };
+        let gathered = match seen {
+            Some(list) => Gathered {
+                list,
+                ttl_ms: 0,
+                is_public: false,
+            },
+            None => self.gather(kind, message, is_modern).await?,
+        };
+        if gathered.list.version() != version {
+            return refused("the list has changed since the cursor was given out; list again");
+        }
+        if start >= gathered.list.len() {
+            return refused("the cursor lies behind the end of the list");
+        }
+        Ok((gathered, start))
+    }
+
+    /// Asks every member for its list and joins them. `message` is the request that it is for.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when no member could be asked.
+    pub(super) async fn gather(
+        self: &Arc<Self>,
+        kind: ListKind,
+        message: &Message,
+        is_modern: bool,
+    ) -> Result<Gathered, RpcError> {
+        let members = self.members();
+        let template = Template::new(kind, message, is_modern);
+        let asked = members.iter().map(|member| self.listed(member, &template));
+        let answers = join_all(asked).await;
+        let mut parts = Vec::with_capacity(answers.len());
+        let mut ttl_ms = Some(u64::MAX);
+        let mut is_public = !self.shared.filter.is_active();
+        let mut n_failed = 0;
+        let mut reasons = String::new();
+        for (member, answer) in members.iter().zip(answers) {
+            let (list, unavailable) = match answer {
+                Listed::Fresh(list) => {
+                    ttl_ms = ttl_ms.zip(list.ttl_ms).map(|(one, other)| one.min(other));
+                    is_public &= list.is_public;
+                    (list, None)
+                }
+                Listed::Known(list) => {
+                    ttl_ms = None;
+                    (list, None)
+                }
+                Listed::Failed(reason, known) => {
+                    ttl_ms = None;
+                    n_failed += 1;
+                    reasons = format!("{}: {reason}", member.name());
+                    let options = &member.relay.entry.upstream.options;
+                    match known.filter(|_| options.unavailable == Unavailable::List) {
+                        Some(list) => (list, Some(reason)),
+                        None => (Arc::default(), None),
+                    }
+                }
+                Listed::Late => {
+                    ttl_ms = None;
+                    (Arc::default(), None)
+                }
+            };
+            let hidden = match kind {
+                ListKind::Tools => member.relay.hidden(),
+                _ => Default::default(),
+            };
+            parts.push(Part {
+                upstream: member.name().clone(),
+                list,
+                unavailable,
+                hidden,
+            });
+        }
+        let is_empty = parts.iter().all(|part| part.list.entries.is_empty());
+        if is_empty && n_failed > 0 && n_failed == members.len() {
+            return Err(RpcError::new(
+                RpcErrorCode::UpstreamUnavailable,
+                format!("no upstream can be asked for its list; {reasons}"),
+            ));
+        }
+        let list = self
+            .shared
+            .directories
+            .unite(kind, self.shared.naming, &parts);
+        self.united.state().note_list(kind, &list);
+        Ok(Gathered {
+            list,
+            ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
+            is_public: is_public && n_failed == 0 && !members.is_empty(),
+        })
+    }
+
+    /// Returns what one member lists, or what is known of it when it is too slow.
+    async fn listed(self: &Arc<Self>, member: &Arc<Member>, template: &Template) -> Listed {
+        let kind = template.kind;
+        let key = ListKey {
+            kind,
+            principal: self.caller.principal.clone(),
+            capabilities: template.capabilities(self),
+        };
+        let hello = member.relay.hello();
+        let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
+        if !template.is_modern && hello.as_ref().is_some_and(has_none) {
+            return Listed::Fresh(Arc::default());
+        }
+        let known = member.relay.entry.catalog.list(&key);
+        let patience = match known {
+            Some(_) => PATIENCE_WITH_KNOWN,
+            None => self.shared.limits.unite_timeout,
+        };
+        let session = Arc::clone(self);
+        let asked = Arc::clone(member);
+        let template = template.clone();
+        let mut fetching: JoinHandle<Result<Arc<MemberList>, String>> =
+            tokio::spawn(async move { session.fetch(&asked, &template, key).await });
+        match tokio::time::timeout(patience, &mut fetching).await {
+            Ok(Ok(Ok(list))) => Listed::Fresh(list),
+            Ok(Ok(Err(reason))) => Listed::Failed(reason, known),
+            Ok(Err(_)) => Listed::Failed("it could not be asked".into(), known),
+            Err(_) => {
+                self.tell_when_it_comes(kind, known.clone(), fetching);
+                known.map_or(Listed::Late, Listed::Known)
+            }
+        }
+    }
+
+    /// Tells the client of a change when a list that it was not waited for turns out to be another
+    /// one than it was shown.
+    fn tell_when_it_comes(
+        self: &Arc<Self>,
+        kind: ListKind,
+        shown: Option<Arc<MemberList>>,
+        fetching: JoinHandle<Result<Arc<MemberList>, String>>,
+    ) {
+        let session = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let Ok(Ok(list)) = fetching.await else {
+                return;
+            };
+            let is_same =
+                shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
+            if let Some(session) = session.upgrade().filter(|_| !is_same) {
+                session.changed(kind.change());
+            }
+        });
+    }
+
+    /// Fetches all pages of a member's list.
+    async fn fetch(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        template: &Template,
+        key: ListKey,
+    ) -> Result<Arc<MemberList>, String> {
+        let mut list = MemberList::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let request = template.request(cursor.as_deref())?;
+            let answer = self
+                .ask(member, &request, Behalf::default())
+                .await
+                .map_err(|error| error.message)?;
+            let part = answer.single().ok_or("it answered with a batch")?;
+            if part.kind() == Kind::Failure {
+                let error = answer.error(part).unwrap_or_default();
+                match edit::member(error, "code") {
+                    // It has no such list.
+                    Some("-32601") => break,
+                    // The relay's own errors carry the reason in words.
+                    Some(code) if code.starts_with("-310") => {
+                        let text = edit::member(error, "message").and_then(unescaped);
+                        return Err(text.unwrap_or_default().into_owned());
+                    }
+                    code => {
+                        let code = code.unwrap_or("none");
+                        return Err(format!("it refused to list with error code {code}"));
+                    }
+                }
+            }
+            let next = list.add_page(template.kind, answer.result(part).unwrap_or_default());
+            if next.is_none() || next == cursor {
+                break;
+            }
+            cursor = next;
+        }
+        Ok(member.relay.entry.catalog.remember(key, list))
+    }
+}
+
+/// What the requests for a list have in common.
+#[derive(Clone, Debug)]
+struct Template {
+    kind: ListKind,
+    is_modern: bool,
+    /// The parameters without a cursor.
+    params: String,
+}
+
+impl Template {
+    /// Returns the template of requests on behalf of `message`, whose metadata they carry. Progress
+    /// of several requests makes no sense under one token.
+    fn new(kind: ListKind, message: &Message, is_modern: bool) -> Self {
+        let params = message.single().and_then(|part| message.params(part));
+        let meta = params.and_then(|params| edit::member(params, "_meta"));
+        let params = meta.map_or_else(
+            || "{}".to_owned(),
+            |meta| {
+                let params = edit::with_member("{}", "_meta", meta);
+                edit::without_meta(&params, riglm_domain::meta::PROGRESS_TOKEN)
+            },
+        );
+        Self {
+            kind,
+            is_modern,
+            params,
+        }
+    }
+
+    fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
+        let params = match cursor {
+            Some(cursor) => {
+                let cursor = Value::from(cursor).to_string();
+                edit::with_member(&self.params, "cursor", &cursor)
+            }
+            None => self.params.clone(),
+        };
+        let method = self.kind.method();
+        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
+        Message::from_text(text).map_err(|error| error.to_string())
+    }
+
+    /// Returns a digest of what the client says that it can do.
+    fn capabilities(&self, session: &ClientSession) -> [u8; 8] {
+        if self.is_modern {
+            let key = riglm_domain::meta::CLIENT_CAPABILITIES;
+            return digest_of(edit::meta(&self.params, key));
+        }
+        let initialize = session.caller.handshake().initialize;
+        let params = initialize.as_ref().and_then(|message| {
+            let part = message.single()?;
+            message.params(part)
+        });
+        digest_of(params.and_then(|params| edit::member(params, "capabilities")))
+    }
+}

@@ -1,0 +1,107 @@
+//! The four lists of a server.
+
+/// A list that every upstream has one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::proxy) enum ListKind {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl ListKind {
+    /// Returns the kind of list that a method asks for.
+    pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates]
+            .into_iter()
+            .find(|kind| kind.method() == method)
+    }
+
+    /// Returns the method that asks for the list.
+    pub(in crate::proxy) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// Returns the member of the result that holds the entries.
+    pub(in crate::proxy) fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// Returns the member of an entry that it is known by.
+    pub(in crate::proxy) fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    /// Returns whether entries are told apart by names, which may be changed; the URIs of the
+    /// others belong to their server and never are.
+    pub(in crate::proxy) fn has_names(self) -> bool {
+        matches!(self, Self::Tools | Self::Prompts)
+    }
+
+    /// Returns what tells of a change of the list.
+    pub(in crate::proxy) fn change(self) -> ChangeKind {
+        match self {
+            Self::Tools => ChangeKind::Tools,
+            Self::Prompts => ChangeKind::Prompts,
+            Self::Resources | Self::Templates => ChangeKind::Resources,
+        }
+    }
+}
+
+/// What a client can be told has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::proxy) enum ChangeKind {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl ChangeKind {
+    pub(in crate::proxy) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    /// Returns the change that a notification tells of.
+    pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.method() == method)
+    }
+
+    /// Returns the notification that tells of it.
+    pub(in crate::proxy) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+        }
+    }
+
+    /// Returns the server capability that has to do with it.
+    pub(in crate::proxy) fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+        }
+    }
+
+    /// Returns the member of a `subscriptions/listen` filter that asks for it.
+    pub(in crate::proxy) fn filter(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Prompts => "promptsListChanged",
+            Self::Resources => "resourcesListChanged",
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Streams of notifications (`subscriptions/listen`), each made of one stream of every member.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use riglm_domain::edit;
+use riglm_domain::message::{Envelope, Message, RequestId};
+use riglm_domain::meta::SUBSCRIPTION_ID;
+use riglm_ports::downstream::Route;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::ask::Behalf;
+use super::from_client::Reply;
+use super::list_kind::ChangeKind;
+use crate::proxy::member::Member;
+use crate::proxy::session::ClientSession;
+
+/// How long members are waited for before the stream is acknowledged without them.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+/// The wait before a member's stream that ended is opened again; it doubles up to the longest.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The most resources of one stream.
+const MAX_URIS: usize = 1_024;
+
+/// A stream of notifications of the client.
+#[derive(Debug)]
+pub(super) struct Listen {
+    id: RequestId,
+    request: Message,
+    kinds: BTreeSet<ChangeKind>,
+    uris: Vec<String>,
+    /// Cancelled when the stream ends.
+    pub(super) cancel: CancellationToken,
+    /// Who has acknowledged, and the resources that were.
+    acknowledged: Mutex<Acknowledged>,
+    progress: watch::Sender<Stage>,
+}
+
+#[derive(Debug, Default)]
+struct Acknowledged {
+    members: BTreeSet<u64>,
+    uris: BTreeSet<String>,
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stage {
+    n_acknowledged: usize,
+    /// The client was told that the stream is open.
+    is_open: bool,
+}
+
+impl Listen {
+    fn new(message: &Message, id: RequestId, cancel: CancellationToken) -> Self {
+        let params = message.single().and_then(|part| message.params(part));
+        let filter = params.and_then(|params| edit::member(params, "notifications"));
+        let filter: Value = filter
+            .and_then(|filter| serde_json::from_str(filter).ok())
+            .unwrap_or_default();
+        let kinds = ChangeKind::ALL.into_iter();
+        let uris = filter["resourceSubscriptions"].as_array();
+        Self {
+            id,
+            request: message.clone(),
+            kinds: kinds
+                .filter(|kind| filter[kind.filter()] == Value::Bool(true))
+                .collect(),
+            uris: uris
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .take(MAX_URIS)
+                .map(str::to_owned)
+                .collect(),
+            cancel,
+            acknowledged: Mutex::default(),
+            progress: watch::Sender::new(Stage::default()),
+        }
+    }
+
+    /// Returns whether the client wants to be told of such changes.
+    pub(super) fn wants(&self, kind: ChangeKind) -> bool {
+        self.kinds.contains(&kind) && self.progress.borrow().is_open
+    }
+
+    /// Returns the notification with this method on this stream.
+    pub(super) fn notification(&self, method: &str, mut params: Map<String, Value>) -> String {
+        let id = serde_json::from_str(&self.id.to_json()).unwrap_or(Value::Null);
+        params.insert("_meta".into(), json!({ SUBSCRIPTION_ID: id }));
+        json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+    }
+
+    pub(super) fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// Notes what a member agreed to.
+    fn acknowledge(&self, number: u64, params: &str) {
+        let honoured = edit::member(params, "notifications").unwrap_or("{}");
+        let uris: Vec<String> = edit::member(honoured, "resourceSubscriptions")
+            .and_then(|uris| serde_json::from_str(uris).ok())
+            .unwrap_or_default();
+        let n_acknowledged = {
+            let mut acknowledged = self
+                .acknowledged
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            acknowledged.members.insert(number);
+            acknowledged.uris.extend(uris);
+            acknowledged.members.len()
+        };
+        self.progress
+            .send_modify(|stage| stage.n_acknowledged = n_acknowledged);
+    }
+
+    /// Returns the acknowledgement for the client. Changes of lists are always told, since the
+    /// proxy itself makes them.
+    fn acknowledgement(&self) -> String {
+        let honoured = self
+            .acknowledged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut filter = Map::new();
+        for kind in &self.kinds {
+            filter.insert(kind.filter().into(), Value::Bool(true));
+        }
+        let uris: Vec<&String> = self
+            .uris
+            .iter()
+            .filter(|uri| honoured.uris.contains(*uri))
+            .collect();
+        if !uris.is_empty() {
+            filter.insert("resourceSubscriptions".into(), json!(uris));
+        }
+        let params = Map::from_iter([("notifications".to_owned(), Value::Object(filter))]);
+        self.notification("notifications/subscriptions/acknowledged", params)
+    }
+}
+
+impl ClientSession {
+    /// Opens a stream of notifications and keeps it until it is cancelled.
+    pub(super) fn listen(
+        self: &Arc<Self>,
+        message: &Message,
+        id: RequestId,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = Reply> + Send + 'static {
+        let listen = Arc::new(Listen::new(message, id.clone(), cancel));
+        let session = Arc::clone(self);
+        async move {
+            session
+                .united
+                .state()
+                .listens
+                .insert(id, Arc::clone(&listen));
+            let members = session.members();
+            for member in members.iter() {
+                session.attach(&listen, member);
+            }
+            let mut progress = listen.progress.subscribe();
+            let all = progress.wait_for(|stage| stage.n_acknowledged >= members.len());
+            // Who is late is left out of the acknowledgement, not of the stream.
+            let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, all).await;
+            session.say(&listen, listen.acknowledgement()).await;
+            listen.progress.send_modify(|stage| stage.is_open = true);
+            listen.cancel.cancelled().await;
+            Reply::Nothing
+        }
+    }
+
+    /// Keeps a member's part of a stream open.
+    fn attach(self: &Arc<Self>, listen: &Arc<Listen>, member: &Arc<Member>) {
+        let session = Arc::downgrade(self);
+        let listen = Arc::clone(listen);
+        let member = Arc::clone(member);
+        tokio::spawn(async move {
+            let cancel = listen.cancel.clone();
+            let keeping = async {
+                let mut delay = FIRST_DELAY;
+                while let Some(session) = session.upgrade() {
+                    let behalf = Behalf {
+                        request: None,
+                        listen: Some(Arc::clone(&listen)),
+                    };
+                    let ended = session.ask(&member, &listen.request, behalf).await;
+                    if member.relay.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
+                        // It does not do such streams; nobody has to wait for it.
+                        listen.acknowledge(member.number, "{}");
+                        return;
+                    }
+                    drop(session);
+                    tokio::time::sleep(delay).await;
+                    delay = (delay * 2).min(LAST_DELAY);
+                }
+            };
+            cancel.run_until_cancelled_owned(keeping).await;
+        });
+    }
+
+    /// Takes what a member says on its part of a stream.
+    pub(super) async fn heard(
+        &self,
+        listen: &Arc<Listen>,
+        number: u64,
+        message: Message,
+        envelope: &Envelope,
+    ) {
+        let params = message.params(envelope).unwrap_or("{}");
+        match envelope.method() {
+            Some("notifications/subscriptions/acknowledged") => {
+                listen.acknowledge(number, params);
+                return;
+            }
+            Some("notifications/cancelled") => return,
+            _ => {}
+        }
+        let mut progress = listen.progress.subscribe();
+        let open = progress.wait_for(|stage| stage.is_open);
+        let opened = tokio::time::timeout(2 * ACKNOWLEDGED_WITHIN, open);
+        let is_open = matches!(opened.await, Ok(Ok(_)));
+        if !is_open {
+            return; // The stream ended before it was open.
+        }
+        let id = listen.id().to_json();
+        let params = edit::with_meta(params, &[(SUBSCRIPTION_ID, id.as_str())]);
+        let route = Route::Related(listen.id().clone());
+        self.client
+            .deliver(message.with_params(&params), route)
+            .await;
+    }
+
+    /// Says something on a stream.
+    pub(super) async fn say(&self, listen: &Listen, text: String) {
+        match Message::from_text(text) {
+            Ok(message) => {
+                let route = Route::Related(listen.id().clone());
+                self.client.deliver(message, route).await;
+            }
+            Err(source) => tracing::error!("the proxy's own message is none: {source}"),
+        }
+    }
+
+    /// Has a new member take part in the streams that are open.
+    pub(super) fn attach_to_all(self: &Arc<Self>, member: &Arc<Member>) {
+        let listens: Vec<_> = {
+            let state = self.united.state();
+            state.listens.values().cloned().collect()
+        };
+        for listen in listens {
+            self.attach(&listen, member);
+        }
+    }
+
+    /// Ends the streams of notifications that one member keeps from the time when it was the only
+    /// one: the client opens them anew, and with the others.
+    pub(super) async fn end_streams_of(self: &Arc<Self>, member: &Arc<Member>) {
+        let ended = member.relay.listening().into_iter().map(|id| async move {
+            if let Ok(cancelled) = super::ask::cancellation(&id) {
+                let route = Route::Related(id.clone());
+                self.client.deliver(cancelled.clone(), route).await;
+                if let Err(error) = member.relay.receive(cancelled).await {
+                    tracing::debug!("a stream was not ended: {}", error.message);
+                }
+            }
+        });
+        join_all(ended).await;
+    }
+}
+
+/// Returns whether an answer to a request for a stream means that there will be none.
+fn is_final(answer: &Message) -> bool {
+    let error = answer.single().and_then(|part| answer.error(part));
+    error
+        .and_then(|error| edit::member(error, "code"))
+        .is_some_and(|code| code.starts_with("-32"))
+}

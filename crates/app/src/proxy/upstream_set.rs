@@ -1,0 +1,196 @@
+//! The configured upstreams, and what all sessions know of each of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use riglm_domain::id::UpstreamName;
+use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
+
+use super::known_params::KnownParams;
+use super::united::catalog::Catalog;
+
+/// One configured upstream.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Makes the connections.
+    pub connector: Arc<dyn UpstreamConnector>,
+    /// How it is used.
+    pub options: UpstreamOptions,
+    /// Equal for equal configuration: what did not change is left alone by
+    /// [`Proxy::replace_upstreams`](super::Proxy::replace_upstreams).
+    pub fingerprint: String,
+}
+
+impl Upstream {
+    /// Returns an upstream with default options.
+    #[must_use]
+    pub fn new(connector: Arc<dyn UpstreamConnector>) -> Self {
+        Self {
+            connector,
+            options: UpstreamOptions::default(),
+            fingerprint: String::new(),
+        }
+    }
+}
+
+/// How an upstream is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamOptions {
+    /// What becomes of its entries in lists while it is down.
+    pub unavailable: Unavailable,
+    /// How long the connection of a silent session stays open. It is made again when it is needed.
+    pub idle_timeout: Duration,
+    /// The most connections at once.
+    pub max_connections: usize,
+}
+
+impl Default for UpstreamOptions {
+    fn default() -> Self {
+        Self {
+            unavailable: Unavailable::Hide,
+            idle_timeout: Duration::from_mins(5),
+            max_connections: 128,
+        }
+    }
+}
+
+/// What becomes of the entries of an upstream that is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unavailable {
+    /// They are left out of lists.
+    #[default]
+    Hide,
+    /// The last known ones stay listed, marked as unavailable.
+    List,
+}
+
+/// How an upstream is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamState {
+    /// Its configured name.
+    pub name: UpstreamName,
+    /// False after a failed attempt to connect, until one succeeds.
+    pub is_available: bool,
+    /// Why it is not available.
+    pub reason: Option<String>,
+    /// How many connections are open.
+    pub n_connections: usize,
+    /// Whether a connection was ever asked for.
+    pub was_used: bool,
+}
+
+/// An upstream with what was learned about it.
+#[derive(Debug)]
+pub(super) struct UpstreamEntry {
+    pub(super) upstream: Upstream,
+    pub(super) catalog: Catalog,
+    pub(super) params: KnownParams,
+    n_connections: Arc<AtomicUsize>,
+    health: Mutex<Health>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Health {
+    was_used: bool,
+    failure: Option<UpstreamError>,
+}
+
+impl UpstreamEntry {
+    pub(super) fn new(upstream: Upstream) -> Self {
+        Self {
+            upstream,
+            catalog: Catalog::default(),
+            params: KnownParams::default(),
+            n_connections: Arc::default(),
+            health: Mutex::default(),
+        }
+    }
+
+    /// Returns the configured name.
+    pub(super) fn name(&self) -> &UpstreamName {
+        self.upstream.connector.name()
+    }
+
+    /// Takes a place among the connections; `None` when there are as many as there may be.
+    pub(super) fn take_slot(&self) -> Option<Slot> {
+        let limit = self.upstream.options.max_connections;
+        let taken = self
+            .n_connections
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                (n < limit).then_some(n + 1)
+            });
+        taken.ok().map(|_| Slot(Arc::clone(&self.n_connections)))
+    }
+
+    /// Notes that a connection was made and set up.
+    pub(super) fn succeeded(&self) {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.was_used = true;
+        if health.failure.take().is_some() {
+            let name = self.name();
+            tracing::info!(upstream = %name, "upstream {name} is available again");
+        }
+    }
+
+    /// Notes that a connection could not be made or set up.
+    pub(super) fn failed(&self, error: &UpstreamError) {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.was_used = true;
+        if health.failure.as_ref() != Some(error) {
+            let name = self.name();
+            tracing::warn!(upstream = %name, "upstream {name} is unavailable: {error}");
+        }
+        health.failure = Some(error.clone());
+    }
+
+    /// Returns how the upstream is doing.
+    pub(super) fn state(&self) -> UpstreamState {
+        let health = self
+            .health
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        UpstreamState {
+            name: self.name().clone(),
+            is_available: health.failure.is_none(),
+            reason: health.failure.map(|error| error.to_string()),
+            n_connections: self.n_connections.load(Ordering::Acquire),
+            was_used: health.was_used,
+        }
+    }
+}
+
+/// A place among the connections of an upstream, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The upstreams in their order.
+#[derive(Debug, Default)]
+pub(super) struct UpstreamSet {
+    pub(super) entries: Vec<Arc<UpstreamEntry>>,
+}
+
+impl UpstreamSet {
+    /// Returns a set of these upstreams. What `old` has learned of one that is configured as
+    /// before is kept.
+    pub(super) fn new(upstreams: Vec<Upstream>, old: &Self) -> Self {
+        let entries = upstreams
+            .into_iter()
+            .map(|upstream| {
+                let same = old.entries.iter().find(|entry| {
+                    entry.name() == upstream.connector.name()
+                        && entry.upstream.fingerprint == upstream.fingerprint
+                });
+                same.map_or_else(|| Arc::new(UpstreamEntry::new(upstream)), Arc::clone)
+            })
+            .collect();
+        Self { entries }
+    }
+}

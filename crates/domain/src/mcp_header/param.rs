@@ -1,0 +1,146 @@
+//! The headers `Mcp-Param-*`: what the arguments of a call make of them, and whether those that
+//! came say the same.
+
+use std::borrow::Cow;
+
+use super::annotation::ParamAnnotation;
+use super::{PARAM_PREFIX, decode_value, encode_value};
+use crate::edit::member;
+use crate::message::ParamHeader;
+use crate::scan::unescaped;
+
+/// The largest integer that every peer can hold (the safe range of JavaScript).
+const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
+
+/// Returns the headers of a call with these arguments, JSON text, in the order of the annotations.
+///
+/// Names are `Mcp-Param-` and what the tool asks for; values are encoded. Integers are written in
+/// decimal whatever their form in the arguments. What is absent, `null` or no primitive has none.
+#[must_use]
+pub fn param_headers(annotations: &[ParamAnnotation], arguments: Option<&str>) -> Vec<ParamHeader> {
+    annotations
+        .iter()
+        .filter_map(|annotation| {
+            let value = value_at(annotation, arguments)?;
+            let name = format!("Mcp-Param-{}", annotation.header);
+            Some((name.into(), encode_value(&value.text()).into()))
+        })
+        .collect()
+}
+
+/// Checks that the headers of a call say what its arguments, JSON text, say. Headers that no
+/// annotation asks for are not looked at: they belong to somebody else.
+///
+/// Names are compared without regard to case, numbers by their value.
+///
+/// # Errors
+///
+/// Returns the text for an error with the code
+/// [`HeaderMismatch`](crate::rpc_error::RpcErrorCode::HeaderMismatch) when a header is missing,
+/// stands twice, has no argument, cannot be decoded or says something else.
+pub fn check_params(
+    annotations: &[ParamAnnotation],
+    arguments: Option<&str>,
+    headers: &[ParamHeader],
+) -> Result<(), String> {
+    for annotation in annotations {
+        let mut said = headers
+            .iter()
+            .filter(|(name, _)| is_of(annotation, name))
+            .map(|(_, text)| text);
+        let meant = value_at(annotation, arguments);
+        let problem = match (said.next(), &meant) {
+            _ if said.next().is_some() => "stands twice",
+            (None, None) => continue,
+            (None, Some(_)) => "is missing",
+            (Some(_), None) => "has no argument",
+            (Some(text), Some(meant)) => match decode_value(text) {
+                None => "cannot be decoded",
+                Some(said) if meant.is_said_by(&said) => continue,
+                Some(_) => "says something else than the arguments",
+            },
+        };
+        return Err(format!(
+            "Header mismatch: the header Mcp-Param-{} {problem}",
+            annotation.header
+        ));
+    }
+    Ok(())
+}
+
+fn is_of(annotation: &ParamAnnotation, name: &str) -> bool {
+    let prefix = name.get(..PARAM_PREFIX.len());
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PARAM_PREFIX))
+        && name[PARAM_PREFIX.len()..].eq_ignore_ascii_case(&annotation.header)
+}
+
+/// An argument that a header can repeat.
+enum Param<'a> {
+    /// The text of a string, `true` or `false`.
+    Text(Cow<'a, str>),
+    /// A number, as written.
+    Number(&'a str),
+}
+
+impl<'a> Param<'a> {
+    /// Returns the text that a header repeats, not encoded yet.
+    fn text(&self) -> Cow<'a, str> {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => match integer(number) {
+                Some(integer) => Cow::Owned(integer.to_string()),
+                None => Cow::Borrowed(number),
+            },
+        }
+    }
+
+    /// Returns whether the decoded text of a header says this.
+    fn is_said_by(&self, said: &str) -> bool {
+        match self {
+            Self::Text(text) => text == said,
+            Self::Number(number) => {
+                let is_same = |a: i128| integer(said) == Some(a);
+                *number == said || integer(number).is_some_and(is_same) || is_near(number, said)
+            }
+        }
+    }
+}
+
+/// Returns the value of an argument; `None` where there is none that a header can repeat.
+fn value_at<'a>(annotation: &ParamAnnotation, arguments: Option<&'a str>) -> Option<Param<'a>> {
+    let value = annotation
+        .path
+        .iter()
+        .try_fold(arguments?, |object, name| member(object, name))?;
+    match value.as_bytes().first()? {
+        b'"' => unescaped(value).map(Param::Text),
+        b't' | b'f' => Some(Param::Text(Cow::Borrowed(value))),
+        b'-' | b'0'..=b'9' => Some(Param::Number(value)),
+        _ => None,
+    }
+}
+
+/// Returns the value of a JSON number that is whole; one with a fraction or an exponent only within
+/// the safe range.
+fn integer(json: &str) -> Option<i128> {
+    let value = number(json)?;
+    if let Ok(integer) = json.parse() {
+        return Some(integer);
+    }
+    let is_safe = value.fract() == 0.0 && value.abs() <= MAX_SAFE;
+    is_safe.then(|| format!("{value:.0}").parse().ok())?
+}
+
+/// Returns whether two JSON numbers have the same value within the safe range.
+fn is_near(a: &str, b: &str) -> bool {
+    let both = number(a).zip(number(b));
+    both.is_some_and(|(a, b)| a.abs() <= MAX_SAFE && (a - b).abs() == 0.0)
+}
+
+/// Returns the value of a JSON number; `None` for other text, as `+1`, `1.` and `inf`.
+fn number(json: &str) -> Option<f64> {
+    if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return None;
+    }
+    serde_json::from_str(json).ok()
+}

@@ -1,0 +1,193 @@
+//! How the names of several upstreams are kept apart when they are shown as those of one server.
+
+use std::collections::{HashMap, HashSet};
+
+use sha2::{Digest, Sha256};
+
+use crate::id::UpstreamName;
+
+/// What stands between the name of an upstream and the name of a tool or prompt.
+pub const SEPARATOR: &str = "__";
+/// The longest name that is made. Common hosts accept `^[a-zA-Z0-9_-]{1,64}$` and nothing else.
+pub const MAX_LEN: usize = 64;
+/// How many hexadecimal digits of a hash a shortened name has.
+const HASH_LEN: usize = 8;
+
+/// How the names of several upstreams are kept apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Naming {
+    /// Every name gets the name of its upstream in front.
+    #[default]
+    Prefix,
+    /// Only names that more than one upstream has do.
+    Collision,
+}
+
+/// Returns `{upstream}__{name}`, which is at most 64 characters of `[A-Za-z0-9_-]`: other
+/// characters become `_`, and a name that is changed or cut by that ends with 8 digits of the
+/// SHA-256 of the whole name. The same on every machine.
+#[must_use]
+pub fn prefixed(upstream: &UpstreamName, name: &str) -> String {
+    let whole = format!("{upstream}{SEPARATOR}{name}");
+    if whole.len() <= MAX_LEN && whole.bytes().all(is_plain) {
+        return whole;
+    }
+    hashed(&whole, &whole)
+}
+
+/// Returns the plain beginning of `whole` with the hash of `identity` behind it.
+fn hashed(whole: &str, identity: &str) -> String {
+    let digest = Sha256::digest(identity.as_bytes());
+    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut short: String = whole
+        .chars()
+        .take(MAX_LEN - HASH_LEN - 1)
+        .map(|c| match u8::try_from(c) {
+            Ok(byte) if is_plain(byte) => c,
+            _ => '_',
+        })
+        .collect();
+    short.push('_');
+    short.push_str(&hash[..HASH_LEN]);
+    short
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// Returns the names under which those of all upstreams are shown, in the same order. `None` is a
+/// name that its upstream has twice, of which the first is shown.
+///
+/// No two names that are shown are equal: where shortening or an upstream's own choice made them
+/// so, the later one gets a hash that tells them apart.
+#[must_use]
+pub fn shown(naming: Naming, owned: &[(&UpstreamName, Vec<&str>)]) -> Vec<Vec<Option<String>>> {
+    let mut n_owners: HashMap<&str, usize> = HashMap::new();
+    for (_, names) in owned {
+        let mut own: Vec<&str> = names.clone();
+        own.sort_unstable();
+        own.dedup();
+        for name in own {
+            *n_owners.entry(name).or_default() += 1;
+        }
+    }
+    let mut taken: HashSet<String> = HashSet::new();
+    let mut all = Vec::with_capacity(owned.len());
+    for (upstream, names) in owned {
+        let mut seen: HashSet<&str> = HashSet::new();
+        let mut own = Vec::with_capacity(names.len());
+        for name in names {
+            if !seen.insert(name) {
+                own.push(None);
+                continue;
+            }
+            let is_shared = n_owners.get(name).is_some_and(|n| *n > 1);
+            let mut new = match naming {
+                Naming::Collision if !is_shared => (*name).to_owned(),
+                Naming::Collision | Naming::Prefix => prefixed(upstream, name),
+            };
+            let mut salt = 0_u32;
+            while taken.contains(&new) {
+                salt += 1;
+                let whole = format!("{upstream}{SEPARATOR}{name}");
+                new = hashed(&whole, &format!("{whole}\0{salt}"));
+            }
+            taken.insert(new.clone());
+            own.push(Some(new));
+        }
+        all.push(own);
+    }
+    all
+}
+
+/// Splits a name that was made by [`prefixed`] without shortening: the upstream and its own name.
+#[must_use]
+pub fn split(name: &str) -> Option<(&str, &str)> {
+    name.split_once(SEPARATOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn upstream(name: &str) -> UpstreamName {
+        UpstreamName::parse(name).unwrap()
+    }
+
+    fn texts(names: &[Vec<Option<String>>]) -> Vec<Vec<&str>> {
+        let text = |name: &Option<String>| name.clone().map_or("-", |name| name.leak());
+        names
+            .iter()
+            .map(|own| own.iter().map(text).collect())
+            .collect()
+    }
+
+    #[test]
+    fn a_short_plain_name_is_only_prefixed() {
+        assert_eq!(prefixed(&upstream("git"), "log"), "git__log");
+        assert_eq!(split("git__log__x"), Some(("git", "log__x")));
+    }
+
+    #[test]
+    fn other_names_are_shortened_the_same_on_every_machine() {
+        assert_eq!(prefixed(&upstream("a.b"), "x/y"), "a_b__x_y_75ad370b");
+        let long = prefixed(&upstream("git"), &"x".repeat(100));
+        assert_eq!(long.len(), MAX_LEN);
+        assert_ne!(long, prefixed(&upstream("git"), &"x".repeat(101)));
+    }
+
+    #[test]
+    fn with_collision_only_shared_names_are_changed() {
+        let (a, b) = (upstream("a"), upstream("b"));
+        let owned = [(&a, vec!["x", "y"]), (&b, vec!["y", "odd name"])];
+        assert_eq!(
+            texts(&shown(Naming::Collision, &owned)),
+            [["x", "a__y"], ["b__y", "odd name"]]
+        );
+    }
+
+    #[test]
+    fn a_name_that_collides_after_its_change_is_told_apart() {
+        let (a, b) = (upstream("a"), upstream("b"));
+        let owned = [(&a, vec!["y", "b__y"]), (&b, vec!["y"])];
+        let names = shown(Naming::Collision, &owned);
+        assert_eq!(names[0][1].as_deref(), Some("b__y"));
+        let third = names[1][0].as_deref().unwrap();
+        assert!(third.starts_with("b__y_") && third.len() == 13, "{third}");
+    }
+
+    #[test]
+    fn the_second_of_two_equal_names_of_one_upstream_is_left_out() {
+        let a = upstream("a");
+        assert_eq!(
+            texts(&shown(Naming::Prefix, &[(&a, vec!["x", "x"])])),
+            [["a__x", "-"]]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_short_plain_and_unique(
+            lists in proptest::collection::vec(proptest::collection::vec(".{0,80}", 0..6), 1..4)
+        ) {
+            let upstreams: Vec<_> = (0..lists.len()).map(|n| upstream(&format!("u{n}"))).collect();
+            let owned: Vec<_> = upstreams
+                .iter()
+                .zip(&lists)
+                .map(|(upstream, list)| (upstream, list.iter().map(String::as_str).collect()))
+                .collect();
+            let names: Vec<String> =
+                shown(Naming::Prefix, &owned).into_iter().flatten().flatten().collect();
+            let mut unique = names.clone();
+            unique.sort();
+            unique.dedup();
+            prop_assert_eq!(unique.len(), names.len());
+            for name in names {
+                prop_assert!(name.len() <= MAX_LEN && name.bytes().all(is_plain), "{}", name);
+            }
+        }
+    }
+}
