@@ -1,0 +1,131 @@
+//! What changes while clients are connected.
+
+use std::time::Duration;
+
+use riglm_app::proxy::Unavailable;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, Setup, configured, upstream};
+
+const CHANGED: &str = "notifications/tools/list_changed";
+
+fn n_changed(scene: &Scene) -> usize {
+    let delivered = scene.delivered();
+    let is_change = |message: &Value| message["method"] == CHANGED;
+    delivered
+        .iter()
+        .filter(|(message, _)| is_change(message))
+        .count()
+}
+
+#[tokio::test]
+async fn changes_of_several_upstreams_are_told_once() {
+    let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
+    scene.initialize().await;
+    for upstream in &scene.upstreams {
+        for _ in 0..5 {
+            let text = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
+            upstream.say(&text, None).await;
+        }
+    }
+    scene
+        .delivered_such(|message| message["method"] == CHANGED)
+        .await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert_eq!(n_changed(&scene), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_is_added_without_a_word_to_the_others() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    let before: Vec<_> = (0..2).map(|number| scene.sent(number)).collect();
+    let mut all = scene.upstreams.clone();
+    all.push(upstream("c", &["z"]));
+    scene
+        .proxy
+        .replace_upstreams(configured(&all, Unavailable::Hide));
+    scene
+        .delivered_such(|message| message["method"] == CHANGED)
+        .await;
+    let after: Vec<_> = (0..2).map(|number| scene.sent(number)).collect();
+    assert_eq!(before, after);
+    assert_eq!(scene.tools(1).await, ["a__x", "b__y", "c__z"]);
+    let connections: Vec<_> = all.iter().map(|upstream| upstream.connections()).collect();
+    assert_eq!(connections, [(1, 0), (1, 0), (1, 0)]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_taken_out_is_closed_and_the_others_stay() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    scene
+        .proxy
+        .replace_upstreams(configured(&scene.upstreams[1..], Unavailable::Hide));
+    scene
+        .delivered_such(|message| message["method"] == CHANGED)
+        .await;
+    assert_eq!(scene.tools(1).await, ["y"]);
+    // Clients that still know it by its long name may use that.
+    scene.upstreams[1].reply_to("tools/call", r#""result":{}"#);
+    let waiting = async {
+        while scene.upstreams[0].connections() != (1, 1) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), waiting)
+        .await
+        .unwrap();
+    assert_eq!(scene.upstreams[1].connections(), (1, 0));
+}
+
+#[tokio::test]
+async fn a_second_upstream_joins_a_session_that_had_one() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"])]);
+    scene.initialize().await;
+    assert_eq!(scene.tools(1).await, ["x"]);
+    let mut all = scene.upstreams.clone();
+    all.push(upstream("b", &["y"]));
+    // A call that is in flight meanwhile is answered.
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "x"}});
+    scene.start(&call).await;
+    let asking = json!({"jsonrpc": "2.0", "id": 9, "method": "roots/list"});
+    scene.upstreams[0].say(&asking.to_string(), None).await;
+    scene
+        .proxy
+        .replace_upstreams(configured(&all, Unavailable::Hide));
+    scene
+        .delivered_such(|message| message["method"] == CHANGED)
+        .await;
+    let roots = json!({"jsonrpc": "2.0", "id": 9, "result": {"roots": []}});
+    scene.send(&roots).await;
+    assert_eq!(scene.sent(0).pop().unwrap(), roots);
+    let answer = json!({"jsonrpc": "2.0", "id": 2, "result": {"late": true}});
+    scene.upstreams[0].say(&answer.to_string(), None).await;
+    assert_eq!(
+        scene.delivered_such(|message| message["id"] == 2).await,
+        answer
+    );
+    assert_eq!(scene.tools(3).await, ["a__x", "b__y"]);
+    // The name that the client knows from before still works.
+    scene.upstreams[0].reply_to("tools/call", r#""result":{"n":1}"#);
+    let answer = scene.ask(4, "tools/call", json!({"name": "x"})).await;
+    assert_eq!(answer["result"]["n"], 1);
+}
+
+#[tokio::test]
+async fn what_is_configured_as_before_is_left_alone() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    let set = configured(&scene.upstreams, Unavailable::Hide);
+    scene.proxy.replace_upstreams(set.clone());
+    let mut changed = set;
+    changed[1].fingerprint = "other".into();
+    scene.proxy.replace_upstreams(changed);
+    scene
+        .delivered_such(|message| message["method"] == CHANGED)
+        .await;
+    assert_eq!(scene.tools(1).await, ["a__x", "b__y"]);
+    assert_eq!(scene.upstreams[0].connections(), (1, 0));
+    assert_eq!(scene.upstreams[1].connections().0, 2);
+}

@@ -1,0 +1,140 @@
+//! Clients of revision 2026-07-28 in front of several upstreams.
+
+use riglm_domain::message::RequestId;
+use riglm_ports::downstream::Route;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, Setup, names, upstream};
+
+fn modern(params: Value) -> Value {
+    let mut params = params;
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+    });
+    params
+}
+
+fn pair() -> Scene {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    for (upstream, extra) in scene
+        .upstreams
+        .iter()
+        .zip([r#""tools":{}"#, r#""prompts":{}"#])
+    {
+        let result = format!(
+            r#""result":{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{{extra}}}}}"#
+        );
+        upstream.reply_to("server/discover", &result);
+        upstream.with_streams();
+    }
+    scene
+}
+
+#[tokio::test]
+async fn discovery_is_answered_for_all_upstreams() {
+    let scene = pair();
+    let answer = scene.ask(1, "server/discover", modern(json!({}))).await;
+    let result = &answer["result"];
+    assert_eq!(result["supportedVersions"][0], "2026-07-28");
+    assert_eq!(
+        result["capabilities"],
+        json!({"tools": {"listChanged": true}, "prompts": {"listChanged": true}})
+    );
+    assert_eq!(
+        (&result["ttlMs"], &result["cacheScope"]),
+        (&json!(0), &json!("private"))
+    );
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(scene.session.revision().unwrap().as_str(), "2026-07-28");
+}
+
+#[tokio::test]
+async fn lists_say_how_long_they_may_be_kept_and_by_whom() {
+    let scene = pair();
+    for (upstream, ttl) in scene.upstreams.iter().zip([5_000, 3_000]) {
+        let result = format!(
+            r#""result":{{"resultType":"complete","tools":[{{"name":"t"}}],"ttlMs":{ttl},"cacheScope":"public"}}"#
+        );
+        upstream.reply_to("tools/list", &result);
+    }
+    let answer = scene.ask(1, "tools/list", modern(json!({}))).await;
+    assert_eq!(names(&answer), ["a__t", "b__t"]);
+    assert_eq!(answer["result"]["ttlMs"], 3_000);
+    assert_eq!(answer["result"]["cacheScope"], "public");
+    let asked = scene.sent(0).pop().unwrap();
+    assert_eq!(asked["params"], modern(json!({})));
+}
+
+#[tokio::test]
+async fn a_modern_request_without_capabilities_or_of_an_unknown_revision_is_refused() {
+    let scene = pair();
+    let mut params = modern(json!({}));
+    let meta = params["_meta"].as_object_mut().unwrap();
+    meta.remove("io.modelcontextprotocol/clientCapabilities");
+    let answer = scene.ask(1, "tools/list", params).await;
+    assert_eq!(answer["error"]["code"], -32602);
+    let mut params = modern(json!({}));
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "1900-01-01".into();
+    let answer = scene.ask(2, "tools/list", params).await;
+    assert_eq!(answer["error"]["code"], -32022);
+    assert_eq!(answer["error"]["data"]["requested"], "1900-01-01");
+}
+
+#[tokio::test]
+async fn a_stream_of_notifications_is_made_of_those_of_all_upstreams() {
+    let scene = pair();
+    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["r://1"]});
+    let params = modern(json!({"notifications": filter}));
+    let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
+        "params": params});
+    scene.start(&listen).await;
+    let subscription = |id: &Value| json!({"io.modelcontextprotocol/subscriptionId": id});
+    for (number, uris) in [(0, json!(["r://1"])), (1, json!([]))] {
+        let asked = scene
+            .sent_such(number, |sent| sent["method"] == "subscriptions/listen")
+            .await;
+        let ack = json!({"jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": subscription(&asked["id"]),
+                "notifications": {"resourceSubscriptions": uris}}});
+        scene.upstreams[number].say(&ack.to_string(), None).await;
+    }
+    let ack = scene
+        .delivered_such(|message| message["method"] == "notifications/subscriptions/acknowledged")
+        .await;
+    assert_eq!(ack["params"]["notifications"], filter);
+    assert_eq!(ack["params"]["_meta"], subscription(&json!("l")));
+
+    let asked = scene
+        .sent_such(0, |sent| sent["method"] == "subscriptions/listen")
+        .await;
+    for method in [
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
+    ] {
+        let told = json!({"jsonrpc": "2.0", "method": method,
+            "params": {"_meta": subscription(&asked["id"]), "uri": "r://1"}});
+        scene.upstreams[0].say(&told.to_string(), None).await;
+        let told = scene
+            .delivered_such(|message| message["method"] == method)
+            .await;
+        assert_eq!(told["params"]["_meta"], subscription(&json!("l")));
+    }
+    let (_, route) = scene.delivered().pop().unwrap();
+    assert_eq!(route, Route::Related(RequestId::Text("l".into())));
+
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": "l"}});
+    scene.send(&cancel).await;
+    for number in 0..2 {
+        let cancelled = scene
+            .sent_such(number, |sent| sent["method"] == "notifications/cancelled")
+            .await;
+        let asked = scene
+            .sent_such(number, |sent| sent["method"] == "subscriptions/listen")
+            .await;
+        assert_eq!(cancelled["params"]["requestId"], asked["id"]);
+    }
+}

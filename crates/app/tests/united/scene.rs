@@ -1,0 +1,218 @@
+//! A session of several scripted upstreams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_app::clock::SystemClock;
+use riglm_app::filtering::ListFilter;
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Unavailable, Upstream};
+use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::message::Message;
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_ports::clock::Clock;
+use riglm_ports::downstream::Route;
+use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
+use serde_json::{Value, json};
+
+/// The longest that anything in these tests may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Scene {
+    pub(crate) upstreams: Vec<Arc<ScriptedUpstream>>,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) client: Arc<RecordingClient>,
+    pub(crate) proxy: Proxy,
+    pub(crate) session: Arc<ClientSession>,
+}
+
+pub(crate) struct Setup {
+    pub(crate) naming: Naming,
+    pub(crate) unavailable: Unavailable,
+    pub(crate) limits: Limits,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            naming: Naming::Prefix,
+            unavailable: Unavailable::Hide,
+            limits: Limits {
+                unite_timeout: Duration::from_millis(300),
+                ..Limits::default()
+            },
+        }
+    }
+}
+
+/// Returns an upstream that answers handshakes and lists tools with these names.
+pub(crate) fn upstream(name: &str, tools: &[&str]) -> Arc<ScriptedUpstream> {
+    let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse(name).unwrap()));
+    let welcome = format!(
+        r#""result":{{"protocolVersion":"2025-11-25","serverInfo":{{"name":"{name}","version":"1"}},
+            "capabilities":{{"tools":{{}},"resources":{{"subscribe":true}},"prompts":{{}}}},
+            "instructions":"Use {name}."}}"#
+    );
+    upstream.reply_to("initialize", &welcome.replace('\n', " "));
+    lists(&upstream, tools);
+    upstream
+}
+
+/// Has an upstream list tools with these names.
+pub(crate) fn lists(upstream: &ScriptedUpstream, tools: &[&str]) {
+    let tools: Vec<Value> = tools.iter().map(|name| json!({"name": name})).collect();
+    upstream.reply_to(
+        "tools/list",
+        &format!(r#""result":{}"#, json!({"tools": tools})),
+    );
+}
+
+impl Setup {
+    pub(crate) fn scene(self, upstreams: Vec<Arc<ScriptedUpstream>>) -> Scene {
+        let store = Arc::new(MemoryStore::default());
+        let proxy = Proxy::new(ProxyParts {
+            upstreams: configured(&upstreams, self.unavailable),
+            naming: self.naming,
+            recorder: Arc::new(Recorder::new(
+                store.clone(),
+                KeyedHasher::new(&[7; 32]),
+                Arc::new(SystemClock),
+                RunId::new(SystemClock.now(), [0; 10]),
+                RecorderOptions::default(),
+            )),
+            filter: ListFilter::new(None),
+            limits: self.limits,
+        });
+        let client = Arc::new(RecordingClient::default());
+        let session = proxy
+            .accept(
+                Transport::StreamableHttp,
+                &Principal::local(),
+                client.clone(),
+            )
+            .unwrap();
+        Scene {
+            upstreams,
+            store,
+            client,
+            proxy,
+            session,
+        }
+    }
+}
+
+/// Returns the configuration of these upstreams.
+pub(crate) fn configured(
+    upstreams: &[Arc<ScriptedUpstream>],
+    unavailable: Unavailable,
+) -> Vec<Upstream> {
+    upstreams
+        .iter()
+        .map(|upstream| {
+            let mut configured = Upstream::new(upstream.clone());
+            configured.options.unavailable = unavailable;
+            configured
+        })
+        .collect()
+}
+
+impl Scene {
+    /// Hands the session a message, and drives what it returns to its end.
+    pub(crate) async fn send(&self, message: &Value) {
+        let message = Message::from_text(message.to_string()).unwrap();
+        if let Some(exchange) = self.session.receive(message).await.unwrap() {
+            tokio::time::timeout(PATIENCE, exchange.run).await.unwrap();
+        }
+    }
+
+    /// Hands the session a message; what it returns goes on by itself.
+    pub(crate) async fn start(&self, message: &Value) {
+        let message = Message::from_text(message.to_string()).unwrap();
+        if let Some(exchange) = self.session.receive(message).await.unwrap() {
+            tokio::spawn(exchange.run);
+        }
+    }
+
+    /// Makes a request and returns its answer.
+    pub(crate) async fn ask(&self, id: u32, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.send(&request).await;
+        let is_answer = |message: &Value| message["id"] == id && message.get("method").is_none();
+        self.delivered_such(is_answer).await
+    }
+
+    /// Performs the handshake of a legacy client.
+    pub(crate) async fn initialize(&self) -> Value {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}},
+            "clientInfo": {"name": "c", "version": "1"}});
+        let answer = self.ask(0, "initialize", params).await;
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
+        answer
+    }
+
+    /// Returns the names in a list of tools.
+    pub(crate) async fn tools(&self, id: u32) -> Vec<String> {
+        names(&self.ask(id, "tools/list", json!({})).await)
+    }
+
+    /// Returns what was delivered to the client.
+    pub(crate) fn delivered(&self) -> Vec<(Value, Route)> {
+        let delivered = self.client.delivered().into_iter();
+        delivered
+            .map(|(text, route)| (serde_json::from_str(&text).unwrap(), route))
+            .collect()
+    }
+
+    /// Waits until a message like this was delivered and returns the newest.
+    pub(crate) async fn delivered_such(&self, is_such: impl Fn(&Value) -> bool) -> Value {
+        let waiting = async {
+            loop {
+                let delivered = self.delivered();
+                let found = delivered.iter().rev().find(|(message, _)| is_such(message));
+                if let Some((message, _)) = found {
+                    return message.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap()
+    }
+
+    /// Returns what was sent to an upstream.
+    pub(crate) fn sent(&self, upstream: usize) -> Vec<Value> {
+        let sent = self.upstreams[upstream].sent().into_iter();
+        sent.map(|(_, text)| serde_json::from_str(&text).unwrap())
+            .collect()
+    }
+
+    /// Waits until a message like this was sent to an upstream and returns the newest.
+    pub(crate) async fn sent_such(
+        &self,
+        upstream: usize,
+        is_such: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let waiting = async {
+            loop {
+                if let Some(found) = self.sent(upstream).iter().rev().find(|sent| is_such(sent)) {
+                    return found.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap()
+    }
+}
+
+/// Returns the names in the answer to a request for a list of tools.
+pub(crate) fn names(answer: &Value) -> Vec<String> {
+    let tools = answer["result"]["tools"].as_array();
+    let tools = tools.unwrap_or_else(|| unreachable!("no list: {answer}"));
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
