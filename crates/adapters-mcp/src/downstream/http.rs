@@ -6,6 +6,7 @@ mod connection;
 mod detachable;
 mod event_log;
 mod legacy_sse;
+mod modern;
 mod newborn;
 mod port;
 mod reader;

@@ -7,6 +7,7 @@ use riglm_domain::admission::Admission;
 use riglm_ports::authenticator::Authenticator;
 
 use super::connection::{HttpLink, SseLink};
+use super::modern::Clients;
 use super::sessions::Sessions;
 
 /// What the handlers share.
@@ -17,4 +18,5 @@ pub(super) struct Port {
     pub(super) authenticator: Arc<dyn Authenticator>,
     pub(super) streamable: Sessions<HttpLink>,
     pub(super) legacy: Sessions<SseLink>,
+    pub(super) modern: Clients,
 }

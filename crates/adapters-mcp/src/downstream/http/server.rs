@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::modern::Clients;
 use super::port::Port;
 use super::sessions::Sessions;
 use super::{legacy_sse, streamable};
@@ -63,6 +64,7 @@ impl HttpServer {
             authenticator: config.authenticator,
             streamable: Sessions::new(),
             legacy: Sessions::new(),
+            modern: Clients::default(),
         };
         Ok(Self {
             listener,

@@ -1,4 +1,5 @@
-//! Streamable HTTP: POST sends, GET listens or resumes, DELETE ends.
+//! Streamable HTTP: POST sends, GET listens or resumes, DELETE ends. What belongs to revision
+//! 2026-07-28 or later is told from the rest here and served by [`modern`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use super::event_log::{Event, Seat, StreamError};
 use super::newborn::Newborn;
 use super::port::Port;
 use super::reader::{Opening, event_stream};
-use super::{reply, request};
+use super::{modern, reply, request};
 
 /// The header that carries the session id.
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The header that carries the agreed revision.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header that carries the id of the last event that a client saw.
@@ -32,7 +33,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A request that is answered within this time gets one JSON body; a longer one gets a stream,
 /// which can carry messages meanwhile and be resumed.
-const JSON_WITHIN: Duration = Duration::from_millis(250);
+pub(super) const JSON_WITHIN: Duration = Duration::from_millis(250);
 
 type Refusal = Box<Response>;
 
@@ -43,19 +44,20 @@ pub(super) async fn serve(State(port): State<Arc<Port>>, request: Request<Body>)
         Err(refusal) => Err(refusal),
         Ok(principal) => match head.method {
             Method::POST => post(&port, &principal, &head.headers, body).await,
+            _ if modern::is_named_in(&head.headers) => Err(Box::new(not_allowed("POST"))),
             Method::GET => get(&port, &principal, &head.headers),
             Method::DELETE => delete(&port, &principal, &head.headers).await,
-            _ => Err(Box::new(not_allowed())),
+            _ => Err(Box::new(not_allowed("GET, POST, DELETE"))),
         },
     };
     outcome.unwrap_or_else(|refusal| *refusal)
 }
 
-fn not_allowed() -> Response {
+fn not_allowed(allowed: &'static str) -> Response {
     let mut response = reply::empty(StatusCode::METHOD_NOT_ALLOWED);
     response
         .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        .insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
@@ -72,6 +74,9 @@ async fn post(
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
     let message = request::message(headers, body, port.proxy.limits().request_body_bytes).await?;
+    if modern::is_meant(headers, &message) {
+        return modern::post(port, principal, headers, message).await;
+    }
     if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
         return initialize(port, principal, message).await;
     }
@@ -308,7 +313,7 @@ fn primes(session: &ClientSession) -> bool {
 
 /// Hands a message without requests to the session, on a task of its own, so that it arrives whole
 /// although the client's connection may break meanwhile.
-async fn forward(session: Arc<ClientSession>, message: Message) -> Result<(), RpcError> {
+pub(super) async fn forward(session: Arc<ClientSession>, message: Message) -> Result<(), RpcError> {
     let forwarded = tokio::spawn(async move { session.receive(message).await.map(|_| ()) }).await;
     forwarded.unwrap_or_else(|_| {
         let text = "the message could not be processed";

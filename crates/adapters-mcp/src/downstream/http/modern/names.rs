@@ -1,0 +1,165 @@
+//! The names under which a request goes on when those of its client are taken.
+
+use riglm_domain::edit;
+use riglm_domain::message::{Kind, Message, RequestId};
+use riglm_domain::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
+
+/// A name of the client and the one that stands in its place behind the proxy.
+#[derive(Debug)]
+pub(super) struct Renamed {
+    /// The name that the client gave.
+    pub(super) own: RequestId,
+    /// The name that the upstream knows.
+    pub(super) inner: RequestId,
+}
+
+/// The names of one request that were replaced.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// The id of the request.
+    pub(super) id: Option<Renamed>,
+    /// The token under which its progress is reported.
+    pub(super) token: Option<Renamed>,
+}
+
+impl Names {
+    /// Returns the request under its inner names.
+    pub(super) fn replaced_in(&self, message: &Message) -> Message {
+        let mut replaced = message.clone();
+        if let Some(id) = &self.id {
+            replaced = replaced.with_id(&id.inner);
+        }
+        let params = message
+            .single()
+            .and_then(|envelope| message.params(envelope));
+        if let (Some(token), Some(params)) = (&self.token, params) {
+            let inner = token.inner.to_json();
+            replaced = replaced.with_params(&edit::with_meta(params, &[(PROGRESS_TOKEN, &inner)]));
+        }
+        replaced
+    }
+
+    /// Returns what the upstream sent, under the names of the client.
+    pub(super) fn restored_in(&self, message: Message) -> Message {
+        let Some(envelope) = message.single() else {
+            return message;
+        };
+        match envelope.kind() {
+            Kind::Success | Kind::Failure => self.restored_in_answer(message),
+            Kind::Request | Kind::Notification => {
+                let Some(params) = message.params(envelope) else {
+                    return message;
+                };
+                let restored = self.restored_in_params(envelope.method(), params);
+                match restored {
+                    Some(params) => message.with_params(&params),
+                    None => message,
+                }
+            }
+        }
+    }
+
+    fn restored_in_answer(&self, message: Message) -> Message {
+        let Some(id) = &self.id else {
+            return message;
+        };
+        let restored = message.with_id(&id.own);
+        let result = message
+            .single()
+            .and_then(|envelope| message.result(envelope));
+        match result.and_then(|result| with_subscription(result, id)) {
+            Some(result) => restored.with_result(&result),
+            None => restored,
+        }
+    }
+
+    /// Returns the `params` of a notification if they have a name to be restored.
+    fn restored_in_params(&self, method: Option<&str>, params: &str) -> Option<String> {
+        let replaced = match (method, &self.id, &self.token) {
+            (Some("notifications/progress"), _, Some(token)) => {
+                with_own(params, "progressToken", token)
+            }
+            (Some("notifications/cancelled"), Some(id), _) => with_own(params, "requestId", id),
+            _ => None,
+        };
+        let text = replaced.as_deref().unwrap_or(params);
+        let subscribed = self.id.as_ref().and_then(|id| with_subscription(text, id));
+        subscribed.or(replaced)
+    }
+}
+
+/// Returns the object with the client's name as its member `key`, if the inner one is there.
+fn with_own(object: &str, key: &str, name: &Renamed) -> Option<String> {
+    let is_inner = is_named(edit::member(object, key), name);
+    is_inner.then(|| edit::with_member(object, key, &name.own.to_json()))
+}
+
+/// Returns `params` or a result that belongs to a subscription with the client's name for it.
+fn with_subscription(object: &str, id: &Renamed) -> Option<String> {
+    let is_inner = is_named(edit::meta(object, SUBSCRIPTION_ID), id);
+    is_inner.then(|| edit::with_meta(object, &[(SUBSCRIPTION_ID, &id.own.to_json())]))
+}
+
+fn is_named(json: Option<&str>, name: &Renamed) -> bool {
+    json.and_then(RequestId::from_json).as_ref() == Some(&name.inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Message {
+        Message::from_text(text.into()).unwrap()
+    }
+
+    fn names() -> Names {
+        let renamed = |own: &str, inner: &str| {
+            Some(Renamed {
+                own: RequestId::from_json(own).unwrap(),
+                inner: RequestId::Text(inner.into()),
+            })
+        };
+        Names {
+            id: renamed("7", "riglm:c:1"),
+            token: renamed("\"t\"", "riglm:c:2"),
+        }
+    }
+
+    #[test]
+    fn a_request_goes_on_under_its_inner_names() {
+        let text = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":1.0,"_meta":{"progressToken":"t","y":1e3}}}"#;
+        let expected = text
+            .replace("\"id\":7", r#""id":"riglm:c:1""#)
+            .replace(r#""t""#, r#""riglm:c:2""#);
+        assert_eq!(
+            names().replaced_in(&parse(text)).raw().as_ref(),
+            expected.as_bytes()
+        );
+    }
+
+    #[test]
+    fn what_comes_back_has_the_names_of_the_client() {
+        let subscribed = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"riglm:c:1"}"#;
+        let inner = [
+            r#"{"id":"riglm:c:1","result":{"a":1.0}}"#.to_owned(),
+            r#"{"id":"riglm:c:1","error":{"code":1,"message":"riglm:c:1"}}"#.into(),
+            format!(r#"{{"id":"riglm:c:1","result":{{{subscribed}}}}}"#),
+            r#"{"method":"notifications/progress","params":{"progressToken":"riglm:c:2"}}"#.into(),
+            format!(
+                r#"{{"method":"notifications/cancelled","params":{{"requestId":"riglm:c:1",{subscribed}}}}}"#
+            ),
+            format!(r#"{{"method":"notifications/x","params":{{{subscribed},"n":1e3}}}}"#),
+            r#"{"method":"notifications/progress","params":{"progressToken":"other"}}"#.into(),
+            r#"{"method":"notifications/x"}"#.into(),
+        ];
+        for text in inner {
+            let expected = text
+                .replace(r#""message":"riglm:c:1""#, r#""message":"kept""#)
+                .replace(r#""riglm:c:1""#, "7")
+                .replace(r#""riglm:c:2""#, r#""t""#)
+                .replace("kept", "riglm:c:1");
+            let restored = names().restored_in(parse(&text));
+            assert_eq!(restored.raw().as_ref(), expected.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A served port, its upstream, and requests as clients of the revision make them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::HeaderMap;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_app::clock::SystemClock;
+use riglm_app::filtering::ListFilter;
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_domain::admission::Admission;
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::message::{Message, ParamHeader, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_ports::authenticator::Authenticator;
+use riglm_ports::clock::Clock;
+use riglm_ports::fake::{MemoryStore, ScriptedUpstream};
+use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+use tokio_util::sync::CancellationToken;
+
+/// What every request says of itself.
+pub(crate) const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"tester","version":"7"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+
+/// Returns a request with these members of `params` behind its metadata.
+pub(crate) fn request(id: &str, method: &str, params: &str) -> String {
+    with_meta(id, method, "", params)
+}
+
+/// Returns a request with more entries of `_meta`, each with a comma before it.
+pub(crate) fn with_meta(id: &str, method: &str, meta: &str, params: &str) -> String {
+    let comma = if params.is_empty() { "" } else { "," };
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{{META}{meta}}}{comma}{params}}}}}"#
+    )
+}
+
+/// Admits everybody under the name that they present.
+#[derive(Debug)]
+struct ByName;
+
+impl Authenticator for ByName {
+    fn authenticate(&self, key: Option<&str>) -> Option<Principal> {
+        Some(key.map_or_else(Principal::local, Principal::named))
+    }
+}
+
+type SentHeaders = Arc<Mutex<Vec<Option<Vec<ParamHeader>>>>>;
+
+/// A scripted upstream that also remembers the headers of what it is sent.
+#[derive(Debug)]
+struct Listening {
+    upstream: Arc<ScriptedUpstream>,
+    headers: SentHeaders,
+}
+
+#[derive(Debug)]
+struct ListeningLink {
+    link: Arc<dyn UpstreamLink>,
+    headers: SentHeaders,
+}
+
+#[async_trait]
+impl UpstreamConnector for Listening {
+    fn name(&self) -> &UpstreamName {
+        self.upstream.name()
+    }
+
+    async fn connect(
+        &self,
+        principal: &Principal,
+        events: Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+        Ok(Arc::new(ListeningLink {
+            link: self.upstream.connect(principal, events).await?,
+            headers: Arc::clone(&self.headers),
+        }))
+    }
+}
+
+#[async_trait]
+impl UpstreamLink for ListeningLink {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+        let headers = message.param_headers().map(<[ParamHeader]>::to_vec);
+        self.headers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(headers);
+        self.link.send(message).await
+    }
+
+    fn has_streams(&self) -> bool {
+        self.link.has_streams()
+    }
+
+    async fn close(&self) {
+        self.link.close().await;
+    }
+}
+
+/// A served port; the server ends with it.
+pub(crate) struct Scene {
+    pub(crate) upstream: Arc<ScriptedUpstream>,
+    pub(crate) proxy: Arc<Proxy>,
+    url: String,
+    headers: SentHeaders,
+    stop: CancellationToken,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        Self::with_limits(Limits::default()).await
+    }
+
+    pub(crate) async fn with_limits(limits: Limits) -> Self {
+        // Fails when another test of this process installed it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
+        upstream.with_streams();
+        let headers = SentHeaders::default();
+        let proxy = Arc::new(Proxy::new(ProxyParts {
+            connector: Arc::new(Listening {
+                upstream: Arc::clone(&upstream),
+                headers: Arc::clone(&headers),
+            }),
+            recorder: Arc::new(Recorder::new(
+                Arc::new(MemoryStore::default()),
+                KeyedHasher::new(&[7; 32]),
+                Arc::new(SystemClock),
+                RunId::new(SystemClock.now(), [0; 10]),
+                RecorderOptions::default(),
+            )),
+            filter: ListFilter::new(None),
+            limits,
+        }));
+        let options = HttpOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            admission: Admission::new(&[], &[]),
+            authenticator: Arc::new(ByName),
+        };
+        let server = HttpServer::bind(Arc::clone(&proxy), options).await.unwrap();
+        let url = format!("http://{}/mcp", server.address());
+        let stop = CancellationToken::new();
+        tokio::spawn(server.serve(stop.clone()));
+        Self {
+            upstream,
+            proxy,
+            url,
+            headers,
+            stop,
+        }
+    }
+
+    /// Returns a request of HTTP with no headers.
+    pub(crate) fn bare(&self, method: Method) -> RequestBuilder {
+        reqwest::Client::new().request(method, &self.url)
+    }
+
+    /// Returns a POST of this text with the headers that every body has.
+    pub(crate) fn post_text(&self, text: impl Into<String>) -> RequestBuilder {
+        self.bare(Method::POST)
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .body(text.into())
+    }
+
+    /// Returns a POST of a request with the headers that belong to its method.
+    pub(crate) fn post(&self, text: impl Into<String>) -> RequestBuilder {
+        let text = text.into();
+        let message = Message::from_text(text.clone()).unwrap();
+        let envelope = message.single().unwrap();
+        let method = envelope.method().unwrap().to_owned();
+        let name = riglm_domain::mcp_header::name_of(&method, message.params(envelope))
+            .map(|name| riglm_domain::mcp_header::encode_value(&name).into_owned());
+        let post = self
+            .post_text(text)
+            .header("MCP-Protocol-Version", "2026-07-28")
+            .header("Mcp-Method", method);
+        match name {
+            Some(name) => post.header("Mcp-Name", name),
+            None => post,
+        }
+    }
+
+    /// Posts a request on a task of its own and waits until the upstream has it. Returns the
+    /// response to come and the text as it was sent on.
+    pub(crate) async fn begin(&self, post: RequestBuilder) -> (Pending, String) {
+        let n_sent = self.upstream.sent().len();
+        let response = tokio::spawn(async move { read(post).await });
+        self.until(|upstream| upstream.sent().len() > n_sent).await;
+        (Pending(response), self.upstream.sent()[n_sent].1.clone())
+    }
+
+    /// Waits until the upstream is as wanted.
+    pub(crate) async fn until(&self, is_reached: impl Fn(&ScriptedUpstream) -> bool) {
+        let reached = async {
+            while !is_reached(&self.upstream) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        within(reached).await;
+    }
+
+    /// Lets the upstream say something on the stream of a request, by its id in JSON.
+    pub(crate) async fn say(&self, text: &str, related: &str) {
+        self.upstream.say(text, RequestId::from_json(related)).await;
+    }
+
+    /// Returns the texts that were sent to the upstream.
+    pub(crate) fn sent(&self) -> Vec<String> {
+        let sent = self.upstream.sent();
+        sent.into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// Returns the headers of the last message that was sent to the upstream.
+    pub(crate) fn last_headers(&self) -> Option<Vec<ParamHeader>> {
+        let headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        headers.last().cloned().flatten()
+    }
+}
+
+/// A response that was read whole.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Read {
+    /// Returns a header, or nothing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Returns the code of the error in the body, and the id that it answers.
+    pub(crate) fn error(&self) -> (i64, String) {
+        let body: serde_json::Value = serde_json::from_str(&self.body).unwrap();
+        (
+            body["error"]["code"].as_i64().unwrap(),
+            body["id"].to_string(),
+        )
+    }
+}
+
+/// A response on its way.
+pub(crate) struct Pending(tokio::task::JoinHandle<Read>);
+
+impl Pending {
+    pub(crate) async fn end(self) -> Read {
+        within(self.0).await.unwrap()
+    }
+
+    /// Breaks the connection.
+    pub(crate) fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+/// Sends a request and reads the response to its end.
+pub(crate) async fn read(request: RequestBuilder) -> Read {
+    let reading = async {
+        let response = request.send().await.unwrap();
+        Read {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: response.text().await.unwrap(),
+        }
+    };
+    within(reading).await
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .unwrap()
+}
