@@ -77,7 +77,10 @@ async fn what_comes_before_the_answer_makes_a_stream() {
     assert_eq!(read.status, StatusCode::OK);
     assert_eq!(read.header("content-type"), "text/event-stream");
     assert_eq!(read.header("x-accel-buffering"), "no");
-    assert_eq!(read.body, format!("data: {progress}\n\ndata: {answer}\n\n"));
+    assert_eq!(
+        read.events(),
+        format!("data: {progress}\n\ndata: {answer}\n\n")
+    );
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn two_clients_may_use_the_same_id_and_token() {
             progress("5", &format!("{n}.0")),
             answer("1", n)
         );
-        assert_eq!(response.end().await.body, expected);
+        assert_eq!(response.end().await.events(), expected);
     }
 }
 

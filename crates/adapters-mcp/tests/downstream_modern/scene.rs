@@ -10,7 +10,7 @@ use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{Proxy, ProxyParts};
+use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
@@ -129,10 +129,11 @@ impl Scene {
         upstream.with_streams();
         let headers = SentHeaders::default();
         let proxy = Arc::new(Proxy::new(ProxyParts {
-            connector: Arc::new(Listening {
+            upstreams: vec![Upstream::new(Arc::new(Listening {
                 upstream: Arc::clone(&upstream),
                 headers: Arc::clone(&headers),
-            }),
+            }))],
+            naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(
                 Arc::new(MemoryStore::default()),
                 KeyedHasher::new(&[7; 32]),
@@ -243,6 +244,11 @@ impl Read {
         self.headers
             .get(name)
             .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Returns the body without comments, which come when it takes longer than it should.
+    pub(crate) fn events(&self) -> String {
+        self.body.replace(":\n\n", "")
     }
 
     /// Returns the code of the error in the body, and the id that it answers.

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Proxy, ProxyParts};
+use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
@@ -95,10 +95,11 @@ impl Scene {
             gate: Semaphore::new(0),
         });
         let proxy = Proxy::new(ProxyParts {
-            connector: Arc::new(Gated {
+            upstreams: vec![Upstream::new(Arc::new(Gated {
                 name: UpstreamName::parse("u").unwrap(),
                 traffic: Arc::clone(&traffic),
-            }),
+            }))],
+            naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(
                 Arc::new(MemoryStore::default()),
                 KeyedHasher::new(&[7; 32]),
