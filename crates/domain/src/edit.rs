@@ -50,12 +50,11 @@ pub fn without_member(object: &str, key: &str) -> String {
         while let Some(found) = all.next_at() {
             if found.key == key {
                 // With the comma before it, or, of the first member, with the one behind it.
-                cut = Some(match previous_end {
-                    Some(end) => end..found.value_at.end,
-                    None => {
-                        let end = all.next_at().map(|next| next.key_at.start);
-                        found.key_at.start..end.unwrap_or(found.value_at.end)
-                    }
+                cut = Some(if let Some(end) = previous_end {
+                    end..found.value_at.end
+                } else {
+                    let end = all.next_at().map(|next| next.key_at.start);
+                    found.key_at.start..end.unwrap_or(found.value_at.end)
                 });
                 break;
             }

@@ -1,6 +1,7 @@
 //! How the names of several upstreams are kept apart when they are shown as those of one server.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
@@ -38,7 +39,10 @@ pub fn prefixed(upstream: &UpstreamName, name: &str) -> String {
 /// Returns the plain beginning of `whole` with the hash of `identity` behind it.
 fn hashed(whole: &str, identity: &str) -> String {
     let digest = Sha256::digest(identity.as_bytes());
-    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = digest.iter().fold(String::new(), |mut hash, byte| {
+        let _ = write!(hash, "{byte:02x}"); // Writing to a String cannot fail.
+        hash
+    });
     let mut short: String = whole
         .chars()
         .take(MAX_LEN - HASH_LEN - 1)

@@ -1,5 +1,10 @@
 //! Several upstreams as one server: use cases over upstreams that do what a test tells them.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "what these tests are made of cannot fail without the test failing"
+)]
+
 mod changes;
 mod lists;
 mod modern;

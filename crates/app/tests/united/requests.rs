@@ -13,7 +13,7 @@ async fn pair() -> Scene {
     scene
 }
 
-fn request(id: u32, method: &str, params: Value) -> Value {
+fn request(id: u32, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
@@ -26,7 +26,11 @@ async fn a_call_reaches_its_owner_under_the_owners_name_and_is_recorded_as_such(
     let sent = scene.sent(1).pop().unwrap();
     assert_eq!(
         sent,
-        request(1, "tools/call", json!({"name": "x", "arguments": {"k": 1}}))
+        request(
+            1,
+            "tools/call",
+            &json!({"name": "x", "arguments": {"k": 1}})
+        )
     );
     let (last, _) = scene.client.delivered().pop().unwrap();
     assert!(
@@ -60,7 +64,7 @@ async fn a_name_that_nobody_has_is_refused_with_its_name() {
 async fn a_call_is_cancelled_where_it_was_made() {
     let scene = pair().await;
     scene
-        .start(&request(1, "tools/call", json!({"name": "a__x"})))
+        .start(&request(1, "tools/call", &json!({"name": "a__x"})))
         .await;
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": {"requestId": 1}});
@@ -74,13 +78,13 @@ async fn a_call_is_cancelled_where_it_was_made() {
 async fn equal_ids_of_two_upstreams_are_kept_apart() {
     let scene = pair().await;
     scene
-        .start(&request(1, "tools/call", json!({"name": "a__x"})))
+        .start(&request(1, "tools/call", &json!({"name": "a__x"})))
         .await;
     scene
-        .start(&request(2, "tools/call", json!({"name": "b__x"})))
+        .start(&request(2, "tools/call", &json!({"name": "b__x"})))
         .await;
     for upstream in &scene.upstreams {
-        let asking = request(7, "sampling/createMessage", json!({"from": "it"}));
+        let asking = request(7, "sampling/createMessage", &json!({"from": "it"}));
         upstream.say(&asking.to_string(), None).await;
     }
     let asked: Vec<_> = scene
@@ -104,9 +108,9 @@ async fn equal_ids_of_two_upstreams_are_kept_apart() {
 async fn a_request_that_is_taken_back_is_named_as_the_client_knows_it() {
     let scene = pair().await;
     scene
-        .start(&request(1, "tools/call", json!({"name": "a__x"})))
+        .start(&request(1, "tools/call", &json!({"name": "a__x"})))
         .await;
-    let asking = request(7, "elicitation/create", json!({}));
+    let asking = request(7, "elicitation/create", &json!({}));
     scene.upstreams[0].say(&asking.to_string(), None).await;
     let asked = scene
         .delivered_such(|message| message["method"] == "elicitation/create")
@@ -213,10 +217,10 @@ async fn prompts_are_named_and_completed_by_their_owner() {
 async fn a_second_request_with_an_id_in_flight_is_refused() {
     let scene = pair().await;
     scene
-        .start(&request(1, "tools/call", json!({"name": "a__x"})))
+        .start(&request(1, "tools/call", &json!({"name": "a__x"})))
         .await;
     scene
-        .start(&request(1, "tools/call", json!({"name": "b__x"})))
+        .start(&request(1, "tools/call", &json!({"name": "b__x"})))
         .await;
     let answer = scene.delivered_such(|message| message["id"] == 1).await;
     assert_eq!(answer["error"]["code"], -32600);

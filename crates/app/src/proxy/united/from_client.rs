@@ -278,17 +278,14 @@ impl ClientSession {
             return Ok(());
         };
         let asked = self.united.state().from_members.remove(id);
-        let (member, message) = match asked {
-            Some(asked) => (
-                self.member_by_number(asked.number),
-                message.with_id(&asked.id),
-            ),
+        let (member, message) = if let Some(asked) = asked {
+            let member = self.member_by_number(asked.number);
+            (member, message.with_id(&asked.id))
+        } else {
             // It may have been asked while there was one upstream only.
-            None => {
-                let members = self.members();
-                let mut asking = members.iter().filter(|member| member.relay.has_asked(id));
-                (asking.next().cloned(), message)
-            }
+            let members = self.members();
+            let mut asking = members.iter().filter(|member| member.relay.has_asked(id));
+            (asking.next().cloned(), message)
         };
         match member {
             Some(member) => member.relay.receive(message).await.map(|_| ()),

@@ -134,8 +134,8 @@ impl ClientSession {
 /// Returns the revision that the proxy agrees on: the one asked for if there is such a one with a
 /// handshake, or else the newest of those. Each upstream agrees on one of its own.
 fn agreed(requested: Option<&str>) -> Revision {
-    let known = Revision::WITH_SESSIONS.into_iter();
-    let known = known.filter(|known| Some(*known) == requested).last();
+    let mut known = Revision::WITH_SESSIONS.into_iter();
+    let known = known.find(|known| Some(*known) == requested);
     Revision::new(known.unwrap_or(Revision::V2025_11_25))
 }
 

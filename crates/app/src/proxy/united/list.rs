@@ -1,5 +1,6 @@
 //! Lists: asked of all members at once, joined in their order, and paged by the proxy itself.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,7 +179,7 @@ impl ClientSession {
             };
             let hidden = match kind {
                 ListKind::Tools => member.relay.hidden(),
-                _ => Default::default(),
+                _ => HashSet::new(),
             };
             parts.push(Part {
                 upstream: member.name().clone(),
