@@ -1,8 +1,10 @@
 //! Predictors that go by the names of the tools alone.
 //!
-//! The operator lists patterns; what was called before plays no part.
+//! The operator lists patterns; what was called before plays no part. A pattern fits a tool by the
+//! name that its server gave it, or by the one that it is shown under with several upstreams.
 
 use riglm_domain::id::ToolName;
+use riglm_domain::naming::prefixed;
 use riglm_domain::prediction::{NamePattern, Selection, SelectionContext};
 use riglm_ports::predictor::Predictor;
 
@@ -21,8 +23,8 @@ impl AllowList {
 }
 
 impl Predictor for AllowList {
-    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
-        without(tools, |tool| !fits_any(&self.patterns, tool))
+    fn select(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        without(tools, |tool| !fits_any(&self.patterns, context, tool))
     }
 }
 
@@ -41,13 +43,16 @@ impl DenyList {
 }
 
 impl Predictor for DenyList {
-    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
-        without(tools, |tool| fits_any(&self.patterns, tool))
+    fn select(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        without(tools, |tool| fits_any(&self.patterns, context, tool))
     }
 }
 
-fn fits_any(patterns: &[NamePattern], tool: &ToolName) -> bool {
-    patterns.iter().any(|pattern| pattern.matches(tool))
+fn fits_any(patterns: &[NamePattern], context: &SelectionContext<'_>, tool: &ToolName) -> bool {
+    let shown = ToolName::from(prefixed(context.upstream, tool.as_str()).as_str());
+    patterns
+        .iter()
+        .any(|pattern| pattern.matches(tool) || pattern.matches(&shown))
 }
 
 /// Returns the selection that leaves out the tools that are to be hidden; nothing to hide is
@@ -99,6 +104,8 @@ mod tests {
         assert_eq!(select(&get, &listed), Selection::Without(vec![1]));
         let all = AllowList::new(patterns(&["*"]));
         assert_eq!(select(&all, &listed), Selection::All);
+        let shown = AllowList::new(patterns(&["notes__get_note", "other__get_user"]));
+        assert_eq!(select(&shown, &listed), Selection::Without(vec![1, 2]));
         let none = AllowList::new(Vec::new());
         assert_eq!(select(&none, &listed), Selection::Without(vec![0, 1, 2]));
     }
