@@ -6,6 +6,7 @@
 //!
 //! [`ClientLink`]: riglm_ports::downstream::ClientLink
 
+pub mod bridge;
 pub mod clock;
 pub mod filtering;
 pub mod limits;

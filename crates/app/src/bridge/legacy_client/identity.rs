@@ -1,0 +1,110 @@
+//! What a legacy client said of itself once, and each of its requests has to say upstream.
+
+use riglm_domain::edit::{member, with_meta};
+use riglm_domain::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
+use riglm_domain::protocol::Revision;
+use riglm_domain::scan::{members, unescaped};
+
+/// The levels of `logging/setLevel`.
+const LEVELS: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// A client, as JSON text.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    capabilities: Option<String>,
+    info: Option<String>,
+    log_level: Option<String>,
+}
+
+impl Identity {
+    /// Reads the `params` of `initialize`. The log level is not part of them.
+    pub(super) fn introduce(&mut self, params: &str) {
+        let object = |key| {
+            member(params, key)
+                .filter(|value| value.starts_with('{'))
+                .map(str::to_owned)
+        };
+        self.capabilities = object("capabilities");
+        self.info = object("clientInfo");
+    }
+
+    /// Takes the level of `logging/setLevel`. Returns whether there is such a level.
+    pub(super) fn set_level(&mut self, params: Option<&str>) -> bool {
+        let level = params.and_then(|params| member(params, "level"));
+        let Some(name) = level.and_then(unescaped) else {
+            return false;
+        };
+        let is_known = LEVELS.contains(&name.as_ref());
+        if is_known {
+            self.log_level = Some(format!("\"{name}\""));
+        }
+        is_known
+    }
+
+    /// Returns the capability with this name, as JSON text.
+    pub(super) fn capability(&self, name: &str) -> Option<&str> {
+        let value = member(self.capabilities.as_deref()?, name)?;
+        (value != "null").then_some(value)
+    }
+
+    /// Returns `params` with the client and its log level in `_meta`.
+    pub(super) fn sign(&self, params: Option<&str>) -> String {
+        let mut entries = self.entries();
+        if let Some(level) = &self.log_level {
+            entries.push((LOG_LEVEL, level));
+        }
+        // Text that is no object gets nothing: it is for the server to refuse.
+        with_meta(params.unwrap_or("{}"), &entries)
+    }
+
+    /// Returns an object with the client in `_meta` and nothing else.
+    pub(super) fn params(&self) -> String {
+        with_meta("{}", &self.entries())
+    }
+
+    fn entries(&self) -> Vec<(&'static str, &str)> {
+        const VERSION: &str = "\"2026-07-28\"";
+        debug_assert_eq!(VERSION.trim_matches('"'), Revision::V2026_07_28);
+        let capabilities = self.capabilities.as_deref().unwrap_or("{}");
+        let mut entries = vec![
+            (PROTOCOL_VERSION, VERSION),
+            (CLIENT_CAPABILITIES, capabilities),
+        ];
+        if let Some(info) = &self.info {
+            entries.push((CLIENT_INFO, info));
+        }
+        entries
+    }
+}
+
+/// Returns whether an object has a member that is not `null`.
+pub(super) fn has(object: &str, key: &str) -> bool {
+    members(object).any(|(found, value)| found == key && value != "null")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_signed_and_keeps_what_it_has() {
+        let mut identity = Identity::default();
+        identity.introduce(r#"{"capabilities":{"roots":{}},"clientInfo":{"name":"c"}}"#);
+        assert!(identity.set_level(Some(r#"{"level":"error"}"#)));
+        assert!(!identity.set_level(Some(r#"{"level":"loud"}"#)));
+        assert_eq!(
+            identity.sign(Some(r#"{"n":1.0,"_meta":{"progressToken":1e3}}"#)),
+            r#"{"n":1.0,"_meta":{"progressToken":1e3,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/logLevel":"error"}}"#
+        );
+        assert!(!identity.params().contains("logLevel"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The requests of the client that are not answered, under the ids that they have upstream.
+
+use std::collections::HashMap;
+
+use riglm_domain::edit::{with_member, without_member};
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::scan::members;
+
+use super::inputs::Asked;
+
+/// A request of the client.
+#[derive(Debug)]
+struct Request {
+    /// As it was sent upstream first.
+    message: Message,
+    /// Its id upstream, while it is in flight there.
+    upstream: Option<RequestId>,
+    n_rounds: u32,
+    /// How many rounds in a row the server asked for nothing.
+    n_bare: u32,
+    inputs: Vec<Input>,
+    /// What the server wants back, as JSON text.
+    state: Option<Box<str>>,
+}
+
+/// What the client is asked on behalf of a request.
+#[derive(Debug)]
+struct Input {
+    id: RequestId,
+    key: String,
+    method: &'static str,
+    answer: Option<Box<str>>,
+}
+
+/// A request that ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Its id upstream, if it is in flight there.
+    pub(super) upstream: Option<RequestId>,
+    /// What the client was asked and did not answer.
+    pub(super) open_inputs: Vec<RequestId>,
+    /// Its method.
+    pub(super) method: Box<str>,
+}
+
+/// What follows from an answer of the client.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// Nothing: it was not asked for, or not by the bridge.
+    Unasked,
+    /// Others are missing.
+    Waiting,
+    /// The request with this id has all its answers.
+    Complete(RequestId),
+}
+
+/// All requests of one client that are not answered.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    by_client: HashMap<RequestId, Request>,
+    by_upstream: HashMap<RequestId, RequestId>,
+    /// Which request of the client each question to it belongs to.
+    by_input: HashMap<RequestId, RequestId>,
+}
+
+impl Requests {
+    /// Notes a request that goes upstream under the client's id.
+    pub(super) fn begin(&mut self, id: RequestId, message: Message) {
+        self.by_upstream.insert(id.clone(), id.clone());
+        let request = Request {
+            message,
+            upstream: Some(id.clone()),
+            n_rounds: 0,
+            n_bare: 0,
+            inputs: Vec::new(),
+            state: None,
+        };
+        self.by_client.insert(id, request);
+    }
+
+    /// Returns the client's id of a request that is in flight upstream.
+    pub(super) fn owner(&self, upstream: &RequestId) -> Option<&RequestId> {
+        self.by_upstream.get(upstream)
+    }
+
+    /// Returns whether a question to the client still waits for its answer.
+    pub(super) fn is_asked(&self, input: &RequestId) -> bool {
+        self.by_input.contains_key(input)
+    }
+
+    /// Returns the request to which a question belongs, and the method of the question.
+    pub(super) fn question(&self, input: &RequestId) -> Option<(RequestId, &'static str)> {
+        let owner = self.by_input.get(input)?;
+        let inputs = &self.by_client.get(owner)?.inputs;
+        let found = inputs.iter().find(|known| known.id == *input)?;
+        Some((owner.clone(), found.method))
+    }
+
+    /// Takes a request out.
+    pub(super) fn end(&mut self, id: &RequestId) -> Option<Ended> {
+        let request = self.by_client.remove(id)?;
+        if let Some(upstream) = &request.upstream {
+            self.by_upstream.remove(upstream);
+        }
+        let method = request.message.single().and_then(|part| part.method());
+        let method = method.unwrap_or_default().into();
+        let open_inputs: Vec<RequestId> = request
+            .inputs
+            .into_iter()
+            .filter(|input| input.answer.is_none())
+            .map(|input| input.id)
+            .collect();
+        for input in &open_inputs {
+            self.by_input.remove(input);
+        }
+        Some(Ended {
+            upstream: request.upstream,
+            open_inputs,
+            method,
+        })
+    }
+
+    /// Takes every request out. Returns the questions that are open.
+    pub(super) fn end_all(&mut self) -> Vec<(RequestId, RequestId)> {
+        self.by_client.clear();
+        self.by_upstream.clear();
+        self.by_input.drain().collect()
+    }
+
+    /// Returns how often the server has asked for input for a request.
+    pub(super) fn n_rounds(&self, id: &RequestId) -> u32 {
+        self.by_client.get(id).map_or(0, |request| request.n_rounds)
+    }
+
+    /// Notes what the server asks under the ids that `next_id` gives. Returns those ids, and how
+    /// many rounds in a row it asked for nothing.
+    pub(super) fn suspend(
+        &mut self,
+        id: &RequestId,
+        asked: &Asked<'_>,
+        mut next_id: impl FnMut() -> RequestId,
+    ) -> (Vec<RequestId>, u32) {
+        let Some(request) = self.by_client.get_mut(id) else {
+            return (Vec::new(), 0);
+        };
+        if let Some(upstream) = request.upstream.take() {
+            self.by_upstream.remove(&upstream);
+        }
+        request.n_rounds += 1;
+        request.n_bare = if asked.requests.is_empty() {
+            request.n_bare + 1
+        } else {
+            0
+        };
+        request.state = asked.state.map(Into::into);
+        request.inputs = asked
+            .requests
+            .iter()
+            .map(|asked| Input {
+                id: next_id(),
+                key: asked.key.clone(),
+                method: asked.method,
+                answer: None,
+            })
+            .collect();
+        let ids: Vec<RequestId> = request
+            .inputs
+            .iter()
+            .map(|input| input.id.clone())
+            .collect();
+        for input in &ids {
+            self.by_input.insert(input.clone(), id.clone());
+        }
+        (ids, request.n_bare)
+    }
+
+    /// Takes an answer of the client, the JSON text of a result.
+    pub(super) fn answered(&mut self, input: &RequestId, result: &str) -> Answered {
+        let Some(owner) = self.by_input.remove(input) else {
+            return Answered::Unasked;
+        };
+        let Some(request) = self.by_client.get_mut(&owner) else {
+            return Answered::Unasked;
+        };
+        for known in &mut request.inputs {
+            if known.id == *input {
+                known.answer = Some(result.into());
+            }
+        }
+        if request.inputs.iter().all(|input| input.answer.is_some()) {
+            Answered::Complete(owner)
+        } else {
+            Answered::Waiting
+        }
+    }
+
+    /// Returns the request as it has to be sent again under `upstream`; `None` if it ended.
+    pub(super) fn retry(&mut self, id: &RequestId, upstream: RequestId) -> Option<Message> {
+        let request = self.by_client.get_mut(id)?;
+        let envelope = request.message.single()?;
+        let mut params = request.message.params(envelope).unwrap_or("{}").to_owned();
+        if !request.inputs.is_empty() {
+            let answers: Vec<String> = request
+                .inputs
+                .iter()
+                .map(|input| format!("{}:{}", input.key, input.answer.as_deref().unwrap_or("{}")))
+                .collect();
+            params = with_member(
+                &params,
+                "inputResponses",
+                &format!("{{{}}}", answers.join(",")),
+            );
+        }
+        match &request.state {
+            Some(state) => params = with_member(&params, "requestState", state),
+            None if members(&params).any(|(key, _)| key == "requestState") => {
+                params = without_member(&params, "requestState");
+            }
+            None => {}
+        }
+        let message = request.message.with_params(&params).with_id(&upstream);
+        request.upstream = Some(upstream.clone());
+        request.inputs.clear();
+        self.by_upstream.insert(upstream, id.clone());
+        Some(message)
+    }
+}

@@ -1,0 +1,93 @@
+//! The answer to `initialize`, made of what a modern server says of itself.
+
+use std::sync::Arc;
+
+use riglm_domain::edit::{member, meta, with_member};
+use riglm_domain::message::Message;
+use riglm_domain::meta::SERVER_INFO;
+use riglm_domain::protocol::Revision;
+use riglm_domain::scan::{members, unescaped};
+
+use super::LegacyFace;
+use super::subscriptions::Offer;
+
+/// What stands in for a server that does not name itself.
+const UNKNOWN_SERVER: &str = r#"{"name":"unknown","version":"unknown"}"#;
+
+impl LegacyFace {
+    /// Answers a handshake and takes note of who the client and the server are.
+    pub(super) async fn welcome(self: &Arc<Self>, initialize: &Message, discovered: &str) {
+        let Some(envelope) = initialize.single() else {
+            return;
+        };
+        let Some((_, id)) = envelope.as_request() else {
+            return;
+        };
+        let params = initialize.params(envelope).unwrap_or("{}");
+        {
+            let mut state = self.state();
+            state.identity.introduce(params);
+            let offer = Offer::of(capabilities(discovered));
+            state.subscriptions.offered(offer);
+        }
+        self.changed.notify_one();
+        self.answer(id, &welcome(params, discovered)).await;
+    }
+}
+
+fn capabilities(discovered: &str) -> &str {
+    member(discovered, "capabilities")
+        .filter(|capabilities| capabilities.starts_with('{'))
+        .unwrap_or("{}")
+}
+
+/// Returns the result of `initialize`.
+fn welcome(params: &str, discovered: &str) -> String {
+    let asked = member(params, "protocolVersion").and_then(unescaped);
+    let revision = asked
+        .as_deref()
+        .filter(|asked| Revision::WITH_SESSIONS.contains(asked))
+        .unwrap_or(Revision::V2025_11_25);
+    let mut capabilities = capabilities(discovered).to_owned();
+    // The bridge itself answers `logging/setLevel`.
+    if !members(&capabilities).any(|(key, _)| key == "logging") {
+        capabilities = with_member(&capabilities, "logging", "{}");
+    }
+    let info = meta(discovered, SERVER_INFO)
+        .or_else(|| member(discovered, "serverInfo"))
+        .filter(|info| info.starts_with('{'))
+        .unwrap_or(UNKNOWN_SERVER);
+    let instructions = member(discovered, "instructions")
+        .map(|text| format!(r#","instructions":{text}"#))
+        .unwrap_or_default();
+    format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{info}{instructions}}}"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_presented_as_it_presents_itself() {
+        let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"x/y":{"n":1.0}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}"#;
+        assert_eq!(
+            welcome(r#"{"protocolVersion":"2025-03-26"}"#, discovered),
+            r#"{"protocolVersion":"2025-03-26","capabilities":{"tools":{},"extensions":{"x/y":{"n":1.0}},"logging":{}},"serverInfo":{"name":"s","version":"2"},"instructions":"i"}"#
+        );
+    }
+
+    #[test]
+    fn what_is_missing_gets_the_least_that_a_legacy_client_needs() {
+        assert_eq!(
+            welcome(r#"{"protocolVersion":"2031-01-01"}"#, "{}"),
+            r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"unknown","version":"unknown"}}"#
+        );
+        let logs = r#"{"capabilities":{"logging":{"x":1}},"serverInfo":{"name":"old"}}"#;
+        let result = welcome("{}", logs);
+        assert!(
+            result.contains(r#""capabilities":{"logging":{"x":1}},"serverInfo":{"name":"old"}"#)
+        );
+    }
+}
