@@ -15,11 +15,7 @@ pub struct ModernClientLink {}
 
 impl ModernClientLink {
     /// Returns a link that opens connections of `inner` as it needs them.
-    #[expect(
-        clippy::new_ret_no_self,
-        clippy::needless_pass_by_value,
-        reason = "it is used as a link only, and keeps what it is given"
-    )]
+    #[expect(clippy::new_ret_no_self, reason = "it is used as a link only")]
     pub fn new(
         inner: Arc<dyn UpstreamConnector>,
         principal: Principal,

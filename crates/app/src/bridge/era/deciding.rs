@@ -11,7 +11,7 @@ use super::super::detection::{
 };
 use super::super::legacy_client::LegacyClientLink;
 use super::super::modern_client::ModernClientLink;
-use super::junction::{Face, Inner, Junction, Place};
+use super::junction::{Face, Inner, Junction, Place, closed};
 use super::witness::WitnessConnector;
 
 impl Junction {
@@ -36,7 +36,7 @@ impl Junction {
             Face::ModernClient { link, .. } if !is_handshake && !is_modern => {
                 return link.send(message).await;
             }
-            Face::Closed => return Err(super::junction::closed()),
+            Face::Closed => return Err(closed()),
             _ => {}
         }
         if is_handshake {
@@ -80,6 +80,9 @@ impl Junction {
         };
         let limit = self.options.probe_timeout;
         let answer = self.ask(&inner, &id, probe, limit).await;
+        if self.closing.is_cancelled() {
+            return Err(closed()); // It says nothing of the upstream.
+        }
         if inner.is_used
             && inner.receiver.is_over()
             && let Some(Err(error)) = answer

@@ -57,16 +57,17 @@ pub(super) enum Answered {
 /// All requests of one client that are not answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    by_client: HashMap<RequestId, Request>,
-    by_upstream: HashMap<RequestId, RequestId>,
+    requests: HashMap<RequestId, Request>,
+    /// The client's ids by those upstream.
+    owners: HashMap<RequestId, RequestId>,
     /// Which request of the client each question to it belongs to.
-    by_input: HashMap<RequestId, RequestId>,
+    questions: HashMap<RequestId, RequestId>,
 }
 
 impl Requests {
     /// Notes a request that goes upstream under the client's id.
     pub(super) fn begin(&mut self, id: RequestId, message: Message) {
-        self.by_upstream.insert(id.clone(), id.clone());
+        self.owners.insert(id.clone(), id.clone());
         let request = Request {
             message,
             upstream: Some(id.clone()),
@@ -75,32 +76,32 @@ impl Requests {
             inputs: Vec::new(),
             state: None,
         };
-        self.by_client.insert(id, request);
+        self.requests.insert(id, request);
     }
 
     /// Returns the client's id of a request that is in flight upstream.
     pub(super) fn owner(&self, upstream: &RequestId) -> Option<&RequestId> {
-        self.by_upstream.get(upstream)
+        self.owners.get(upstream)
     }
 
     /// Returns whether a question to the client still waits for its answer.
     pub(super) fn is_asked(&self, input: &RequestId) -> bool {
-        self.by_input.contains_key(input)
+        self.questions.contains_key(input)
     }
 
     /// Returns the request to which a question belongs, and the method of the question.
     pub(super) fn question(&self, input: &RequestId) -> Option<(RequestId, &'static str)> {
-        let owner = self.by_input.get(input)?;
-        let inputs = &self.by_client.get(owner)?.inputs;
+        let owner = self.questions.get(input)?;
+        let inputs = &self.requests.get(owner)?.inputs;
         let found = inputs.iter().find(|known| known.id == *input)?;
         Some((owner.clone(), found.method))
     }
 
     /// Takes a request out.
     pub(super) fn end(&mut self, id: &RequestId) -> Option<Ended> {
-        let request = self.by_client.remove(id)?;
+        let request = self.requests.remove(id)?;
         if let Some(upstream) = &request.upstream {
-            self.by_upstream.remove(upstream);
+            self.owners.remove(upstream);
         }
         let method = request.message.single().and_then(|part| part.method());
         let method = method.unwrap_or_default().into();
@@ -111,7 +112,7 @@ impl Requests {
             .map(|input| input.id)
             .collect();
         for input in &open_inputs {
-            self.by_input.remove(input);
+            self.questions.remove(input);
         }
         Some(Ended {
             upstream: request.upstream,
@@ -122,14 +123,14 @@ impl Requests {
 
     /// Takes every request out. Returns the questions that are open.
     pub(super) fn end_all(&mut self) -> Vec<(RequestId, RequestId)> {
-        self.by_client.clear();
-        self.by_upstream.clear();
-        self.by_input.drain().collect()
+        self.requests.clear();
+        self.owners.clear();
+        self.questions.drain().collect()
     }
 
     /// Returns how often the server has asked for input for a request.
     pub(super) fn n_rounds(&self, id: &RequestId) -> u32 {
-        self.by_client.get(id).map_or(0, |request| request.n_rounds)
+        self.requests.get(id).map_or(0, |request| request.n_rounds)
     }
 
     /// Notes what the server asks under the ids that `next_id` gives. Returns those ids, and how
@@ -140,11 +141,11 @@ impl Requests {
         asked: &Asked<'_>,
         mut next_id: impl FnMut() -> RequestId,
     ) -> (Vec<RequestId>, u32) {
-        let Some(request) = self.by_client.get_mut(id) else {
+        let Some(request) = self.requests.get_mut(id) else {
             return (Vec::new(), 0);
         };
         if let Some(upstream) = request.upstream.take() {
-            self.by_upstream.remove(&upstream);
+            self.owners.remove(&upstream);
         }
         request.n_rounds += 1;
         request.n_bare = if asked.requests.is_empty() {
@@ -169,17 +170,17 @@ impl Requests {
             .map(|input| input.id.clone())
             .collect();
         for input in &ids {
-            self.by_input.insert(input.clone(), id.clone());
+            self.questions.insert(input.clone(), id.clone());
         }
         (ids, request.n_bare)
     }
 
     /// Takes an answer of the client, the JSON text of a result.
     pub(super) fn answered(&mut self, input: &RequestId, result: &str) -> Answered {
-        let Some(owner) = self.by_input.remove(input) else {
+        let Some(owner) = self.questions.remove(input) else {
             return Answered::Unasked;
         };
-        let Some(request) = self.by_client.get_mut(&owner) else {
+        let Some(request) = self.requests.get_mut(&owner) else {
             return Answered::Unasked;
         };
         for known in &mut request.inputs {
@@ -196,7 +197,7 @@ impl Requests {
 
     /// Returns the request as it has to be sent again under `upstream`; `None` if it ended.
     pub(super) fn retry(&mut self, id: &RequestId, upstream: RequestId) -> Option<Message> {
-        let request = self.by_client.get_mut(id)?;
+        let request = self.requests.get_mut(id)?;
         let envelope = request.message.single()?;
         let mut params = request.message.params(envelope).unwrap_or("{}").to_owned();
         if !request.inputs.is_empty() {
@@ -221,7 +222,7 @@ impl Requests {
         let message = request.message.with_params(&params).with_id(&upstream);
         request.upstream = Some(upstream.clone());
         request.inputs.clear();
-        self.by_upstream.insert(upstream, id.clone());
+        self.owners.insert(upstream, id.clone());
         Some(message)
     }
 }
