@@ -315,3 +315,52 @@ async fn closing_ends_a_detection() {
     assert!(started.elapsed() < std::time::Duration::from_secs(1));
     assert_eq!(scene.upstream.connections(), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_shakes_no_hands_is_bridged_to_a_server_that_is_known() {
+    let mut scene = Scene::bridged().await;
+    scene.reconnect().await;
+    scene
+        .send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)
+        .await;
+    let signed = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    assert_eq!(scene.last_sent(), signed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_client_is_served_by_an_upstream_that_refused_modern_requests() {
+    let mut scene = Scene::new(&[(DISCOVER, UNKNOWN_METHOD), ("initialize", WELCOME)]).await;
+    let _ = scene.try_send(&modern(1, "tools/list")).await;
+    let (n_opened, _) = scene.upstream.connections();
+    scene.reconnect().await;
+    assert_eq!(scene.upstream.connections().0, n_opened);
+    scene.send(HELLO).await;
+    assert_eq!(scene.last_sent(), HELLO);
+    assert_eq!(scene.upstream.connections().0, n_opened + 1);
+    assert_eq!(scene.n_sent(DISCOVER), 1);
+    assert!(scene.last_told().contains(r#""name":"s""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_after_a_refusal_does_not_hold_the_refusal_back() {
+    let scene = Scene::new(&[("initialize", REFUSED)]).await;
+    scene.send(HELLO).await;
+    scene.until(|scene| !scene.told().is_empty()).await;
+    assert!(scene.last_told().contains(r#""code":-32601"#));
+    // The next attempt is not disturbed by what the first left behind.
+    scene.upstream.reply_to("initialize", WELCOME);
+    scene.send(HELLO).await;
+    assert!(scene.last_told().contains(r#""name":"s""#));
+    assert_eq!(scene.upstream.connections(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_cannot_be_made_later_is_lost() {
+    let mut scene = Scene::new(&[(DISCOVER, UNKNOWN_METHOD)]).await;
+    let _ = scene.try_send(&modern(1, "tools/list")).await;
+    scene.reconnect().await;
+    let error = UpstreamError::NotStarted { reason: "x".into() };
+    scene.upstream.refuse_connection(error.clone());
+    assert_eq!(scene.try_send(HELLO).await, Err(error.clone()));
+    assert_eq!(scene.events.all(), [Event::Lost(error)]);
+}

@@ -181,7 +181,8 @@ impl Scene {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        panic!("it never held: {:#?} {:#?}", self.sent(), self.events.all());
+        let events = self.events.all();
+        unreachable!("it never held: {:#?} {events:#?}", self.sent());
     }
 
     /// Waits until everything that can happen by itself without delay has happened.

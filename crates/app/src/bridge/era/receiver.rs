@@ -181,7 +181,9 @@ impl Receiver {
         };
         let taken = self.take(id);
         let is_modern = matches!(face, Face::Modern { .. } | Face::LegacyClient(_));
-        if is_modern && contradicts_modern(&message, matches!(taken, Some(Use::Discovery))) {
+        let is_clients = matches!(taken, Some(Use::Discovery) | None);
+        let is_discover = taken.is_some();
+        if is_modern && is_clients && contradicts_modern(&message, is_discover) {
             junction.memory.forget();
         }
         match taken {

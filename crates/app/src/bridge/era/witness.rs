@@ -130,3 +130,71 @@ impl UpstreamEvents for WitnessEvents {
         self.events.lost(error).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use riglm_ports::fake::ScriptedUpstream;
+
+    use super::*;
+
+    const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+
+    #[derive(Debug)]
+    struct Deaf;
+
+    #[async_trait]
+    impl UpstreamEvents for Deaf {
+        async fn received(&self, _message: Message, _related: Option<RequestId>) {}
+
+        async fn unanswered(&self, _request: RequestId, _error: UpstreamError) {}
+
+        async fn lost(&self, _error: UpstreamError) {}
+    }
+
+    /// Returns an upstream with a handshake in flight, and what is known of it.
+    async fn shaking() -> (Arc<ScriptedUpstream>, Arc<Memory>, Arc<dyn UpstreamLink>) {
+        let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
+        let memory = Arc::new(Memory::default());
+        memory.found_unmodern();
+        let inner: Arc<dyn UpstreamConnector> = upstream.clone();
+        let witness = WitnessConnector::new(&inner, &memory);
+        let link = witness.connect(&Principal::local(), Arc::new(Deaf)).await;
+        let link = link.unwrap();
+        let hello = Message::from_text(HELLO.into()).unwrap();
+        assert!(matches!(link.send(hello).await, Ok(Sent::Delivered)));
+        (upstream, memory, link)
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_succeeds_is_that_of_a_legacy_server() {
+        let (upstream, memory, _link) = shaking().await;
+        upstream
+            .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+            .await;
+        assert!(memory.speaks_legacy() && memory.refuses_modern());
+        let error = UpstreamError::Lost { reason: "x".into() };
+        upstream.lose(error).await;
+        assert!(memory.speaks_legacy());
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_fails_makes_everything_uncertain() {
+        for way in 0..3 {
+            let (upstream, memory, _link) = shaking().await;
+            let error = UpstreamError::Lost { reason: "x".into() };
+            match way {
+                0 => {
+                    let refused = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601}}"#;
+                    upstream.say(refused, None).await;
+                }
+                1 => {
+                    let id = RequestId::Number("1".into());
+                    upstream.leave_unanswered(id, error).await;
+                }
+                _ => upstream.lose(error).await,
+            }
+            assert!(!memory.refuses_modern(), "way {way}");
+            assert_eq!(memory.epoch(), 1, "way {way}");
+        }
+    }
+}

@@ -2,7 +2,6 @@
 
 use riglm_domain::edit::{member, with_meta};
 use riglm_domain::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
-use riglm_domain::protocol::Revision;
 use riglm_domain::scan::{members, unescaped};
 
 /// The levels of `logging/setLevel`.
@@ -16,6 +15,9 @@ const LEVELS: [&str; 8] = [
     "alert",
     "emergency",
 ];
+
+/// The revision of the requests, a JSON string.
+const VERSION: &str = "\"2026-07-28\"";
 
 /// A client, as JSON text.
 #[derive(Debug, Default)]
@@ -72,8 +74,6 @@ impl Identity {
     }
 
     fn entries(&self) -> Vec<(&'static str, &str)> {
-        const VERSION: &str = "\"2026-07-28\"";
-        debug_assert_eq!(VERSION.trim_matches('"'), Revision::V2026_07_28);
         let capabilities = self.capabilities.as_deref().unwrap_or("{}");
         let mut entries = vec![
             (PROTOCOL_VERSION, VERSION),
@@ -93,6 +93,8 @@ pub(super) fn has(object: &str, key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::protocol::Revision;
+
     use super::*;
 
     #[test]
@@ -106,5 +108,6 @@ mod tests {
             r#"{"n":1.0,"_meta":{"progressToken":1e3,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/logLevel":"error"}}"#
         );
         assert!(!identity.params().contains("logLevel"));
+        assert_eq!(VERSION, format!("\"{}\"", Revision::V2026_07_28));
     }
 }

@@ -57,7 +57,7 @@ pub(super) enum Answered {
 /// All requests of one client that are not answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    requests: HashMap<RequestId, Request>,
+    open: HashMap<RequestId, Request>,
     /// The client's ids by those upstream.
     owners: HashMap<RequestId, RequestId>,
     /// Which request of the client each question to it belongs to.
@@ -76,7 +76,7 @@ impl Requests {
             inputs: Vec::new(),
             state: None,
         };
-        self.requests.insert(id, request);
+        self.open.insert(id, request);
     }
 
     /// Returns the client's id of a request that is in flight upstream.
@@ -92,14 +92,14 @@ impl Requests {
     /// Returns the request to which a question belongs, and the method of the question.
     pub(super) fn question(&self, input: &RequestId) -> Option<(RequestId, &'static str)> {
         let owner = self.questions.get(input)?;
-        let inputs = &self.requests.get(owner)?.inputs;
+        let inputs = &self.open.get(owner)?.inputs;
         let found = inputs.iter().find(|known| known.id == *input)?;
         Some((owner.clone(), found.method))
     }
 
     /// Takes a request out.
     pub(super) fn end(&mut self, id: &RequestId) -> Option<Ended> {
-        let request = self.requests.remove(id)?;
+        let request = self.open.remove(id)?;
         if let Some(upstream) = &request.upstream {
             self.owners.remove(upstream);
         }
@@ -123,14 +123,14 @@ impl Requests {
 
     /// Takes every request out. Returns the questions that are open.
     pub(super) fn end_all(&mut self) -> Vec<(RequestId, RequestId)> {
-        self.requests.clear();
+        self.open.clear();
         self.owners.clear();
         self.questions.drain().collect()
     }
 
     /// Returns how often the server has asked for input for a request.
     pub(super) fn n_rounds(&self, id: &RequestId) -> u32 {
-        self.requests.get(id).map_or(0, |request| request.n_rounds)
+        self.open.get(id).map_or(0, |request| request.n_rounds)
     }
 
     /// Notes what the server asks under the ids that `next_id` gives. Returns those ids, and how
@@ -141,7 +141,7 @@ impl Requests {
         asked: &Asked<'_>,
         mut next_id: impl FnMut() -> RequestId,
     ) -> (Vec<RequestId>, u32) {
-        let Some(request) = self.requests.get_mut(id) else {
+        let Some(request) = self.open.get_mut(id) else {
             return (Vec::new(), 0);
         };
         if let Some(upstream) = request.upstream.take() {
@@ -180,7 +180,7 @@ impl Requests {
         let Some(owner) = self.questions.remove(input) else {
             return Answered::Unasked;
         };
-        let Some(request) = self.requests.get_mut(&owner) else {
+        let Some(request) = self.open.get_mut(&owner) else {
             return Answered::Unasked;
         };
         for known in &mut request.inputs {
@@ -197,7 +197,7 @@ impl Requests {
 
     /// Returns the request as it has to be sent again under `upstream`; `None` if it ended.
     pub(super) fn retry(&mut self, id: &RequestId, upstream: RequestId) -> Option<Message> {
-        let request = self.requests.get_mut(id)?;
+        let request = self.open.get_mut(id)?;
         let envelope = request.message.single()?;
         let mut params = request.message.params(envelope).unwrap_or("{}").to_owned();
         if !request.inputs.is_empty() {
