@@ -6,4 +6,5 @@ mod detection;
 mod passing;
 mod rounds;
 mod scene;
+mod session;
 mod subscriptions;
