@@ -43,6 +43,13 @@ pub enum UpstreamError {
         /// The status.
         status: u16,
     },
+    /// The server refused the proxy's credentials, or there are none that it could present. The
+    /// message that met this error was not processed.
+    #[error("the proxy is not authorized at the upstream: {reason}")]
+    Unauthorized {
+        /// What is wrong, and what a person can do about it where that is known.
+        reason: String,
+    },
     /// What came is no MCP message.
     #[error("upstream answered with something that is no MCP message: {reason}")]
     Garbled {

@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use validator::{Validate, ValidationError, ValidationErrors};
 
+use super::http::modern::PARAM_PREFIX;
 use super::limits::UpstreamLimits;
 
 /// How one upstream is reached: a program or a URL.
@@ -90,13 +91,15 @@ pub enum UpstreamConfigError {
 }
 
 /// Headers that the proxy itself sets, because the protocol gives them a meaning.
-const RESERVED_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 11] = [
     "accept",
     "connection",
     "content-length",
     "content-type",
     "host",
     "last-event-id",
+    "mcp-method",
+    "mcp-name",
     "mcp-protocol-version",
     "mcp-session-id",
     "transfer-encoding",
@@ -185,7 +188,7 @@ pub(super) fn split_prefix(url: &str) -> (&str, &str) {
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), UpstreamConfigError> {
     let refused = || UpstreamConfigError::Header { name: name.into() };
     let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
-    if RESERVED_HEADERS.contains(&parsed.as_str()) {
+    if RESERVED_HEADERS.contains(&parsed.as_str()) || parsed.as_str().starts_with(PARAM_PREFIX) {
         return Err(refused());
     }
     let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;

@@ -1,8 +1,9 @@
 //! Upstreams of which only the URL is known: Streamable HTTP or the older HTTP+SSE.
 //!
 //! The client's first message is posted as Streamable HTTP. A server that does not know what
-//! to do with it is tried as HTTP+SSE with the same message, as the specification advises. What
-//! turned out is remembered for later connections.
+//! to do with it is tried as HTTP+SSE with the same message, as the specification advises; one
+//! that answers with a JSON-RPC error, whatever the HTTP status, knows. What turned out is
+//! remembered for later connections.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +12,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
+use super::http::open_exchanges::cancelled_request;
 use super::http::{Endpoint, HttpConnector};
 use super::sse::SseConnector;
 
@@ -140,6 +143,21 @@ impl Trial {
             .take()
     }
 
+    /// Returns whether `message` cancels the request whose answer is waited for, and does so by
+    /// dropping it: nothing will be reported for it then.
+    fn is_dropped_by(&self, message: &Message) -> bool {
+        let Some(cancelled) = cancelled_request(message) else {
+            return false;
+        };
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.as_ref().is_some_and(|first| {
+            first.single().is_some_and(|part| {
+                part.id() == Some(&cancelled)
+                    && RequestMeta::read(first.params(part)).revision().is_some()
+            })
+        })
+    }
+
     /// Settles on `decision` unless the connection was closed meanwhile.
     fn settle(&self, decision: Decision) -> bool {
         self.decision.send_if_modified(|current| {
@@ -257,6 +275,13 @@ impl UpstreamLink for DetectLink {
     async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         if self.claim(&message) {
             return self.http.send(message).await;
+        }
+        if self.trial.is_dropped_by(&message) {
+            let sent = self.http.send(message).await;
+            if self.trial.take_first().is_some() {
+                self.trial.settle(Decision::Open);
+            }
+            return sent;
         }
         let mut decided = self.decided.clone();
         let wait = decided.wait_for(|decision| !matches!(decision, Decision::Pending));

@@ -1,16 +1,18 @@
-//! Upstreams that speak Streamable HTTP (revisions 2025-03-26 to 2025-11-25).
+//! Upstreams that speak Streamable HTTP (revisions 2025-03-26 to 2026-07-28).
 //!
 //! A connection has no socket of its own: each message is a POST, and what the server says on
 //! its own account comes over one GET stream. The link holds what ties them together, the
 //! session id and the revision (see [`session`]); one [`exchange`] follows one request to its
-//! answer. The stateless revision 2026-07-28 differs in the headers of a request and has no
-//! session; it belongs beside [`session`], the exchange stays.
+//! answer. Messages of the stateless revision 2026-07-28 are told apart by [`era`] and bring
+//! their own headers ([`modern`]); of the session they know nothing.
 
 mod address;
 pub(super) mod endpoint;
+mod era;
 pub(super) mod event_stream;
 mod exchange;
-mod open_exchanges;
+pub(super) mod modern;
+pub(super) mod open_exchanges;
 mod post_body;
 pub(super) mod reply;
 mod session;
@@ -18,6 +20,7 @@ mod standalone;
 
 use std::sync::Arc;
 
+use ::http::header::HeaderMap;
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
@@ -30,7 +33,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 pub(super) use endpoint::Endpoint;
+use era::Era;
 use exchange::Exchange;
+use open_exchanges::Cancelled;
 use session::Session;
 
 /// Connects to one Streamable HTTP endpoint; all connections share one pool of sockets.
@@ -82,7 +87,9 @@ impl HttpLink {
     fn exchange(&self, message: Message, requests: Vec<RequestId>) -> Result<Sent, UpstreamError> {
         let events = self.session.events()?;
         let (on_its_way, is_on_its_way) = oneshot::channel();
-        let exchange = Exchange::new(self.session.clone(), events, requests);
+        let era = self.modern_headers(&message);
+        let era = era.map_or(Era::Legacy, Era::Modern);
+        let exchange = Exchange::new(self.session.clone(), events, requests, era);
         let run = self.tasks.track_future(exchange.run(message, on_its_way));
         let deadline = self.session.endpoint.limits.accept_timeout;
         let on_its_way = async move {
@@ -96,18 +103,42 @@ impl HttpLink {
         }))
     }
 
+    /// Returns the headers of a message that belongs to no session.
+    fn modern_headers(&self, message: &Message) -> Option<HeaderMap> {
+        let revision = self.session.eras.modern_revision(message)?;
+        let base = &self.session.plain_headers;
+        Some(modern::headers(base, message, &revision))
+    }
+
     /// Has the server accept a notification or a response. The POST is a task of its own, so
     /// that a caller who goes away does not cut it short.
     async fn deliver(&self, message: Message) -> Result<(), UpstreamError> {
         let events = self.session.events()?;
+        let modern = self.modern_headers(&message);
+        let method = message.single().and_then(|envelope| envelope.method());
+        let is_cancellation = method == Some("notifications/cancelled");
+        if is_cancellation {
+            match self.session.exchanges.cancelled_by(&message) {
+                Cancelled::Modern => {
+                    self.session.exchanges.note_cancelled(&message);
+                    return Ok(());
+                }
+                // It came too late, and revision 2026-07-28 has no such message over HTTP.
+                Cancelled::Unknown if modern.is_some() => return Ok(()),
+                Cancelled::Legacy | Cancelled::Unknown => {}
+            }
+        }
         let (report, outcome) = oneshot::channel();
         let session = self.session.clone();
         let body = message.clone();
+        let headers = match modern {
+            Some(headers) if !is_cancellation => Arc::new(headers),
+            _ => session.post_headers(),
+        };
         self.tasks
-            .spawn(async move { session.deliver(body, report).await });
+            .spawn(async move { session.deliver(body, headers, report).await });
         let outcome = outcome.await.unwrap_or_else(|_| Err(session::closed()));
-        let method = message.single().and_then(|envelope| envelope.method());
-        if method == Some("notifications/cancelled") {
+        if is_cancellation {
             // Nobody waits for the request any more, whatever the server makes of that.
             self.session.exchanges.note_cancelled(&message);
         }

@@ -291,7 +291,12 @@ async fn what_is_no_answer_has_a_fixed_text() {
     let connection = open(&server).await;
     let garbled = |reason| UpstreamError::Garbled { reason };
     for (id, error) in [
-        (1, UpstreamError::Status { status: 401 }),
+        (
+            1,
+            UpstreamError::Unauthorized {
+                reason: "the server answered with HTTP status 401".into(),
+            },
+        ),
         (2, UpstreamError::Status { status: 500 }),
         (3, garbled("it is not JSON")),
         (4, garbled("it is neither JSON nor an event stream")),

@@ -9,6 +9,7 @@
 mod detect;
 mod guard;
 mod http;
+mod http_modern;
 mod http_streams;
 mod sse;
 mod stdio;

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use riglm_adapters_mcp::upstream::{StdioConnector, UpstreamLimits};
 use riglm_ports::upstream::UpstreamError;
 
+use crate::http_modern::modern;
 use crate::support::{Connection, DEADLINE, Event, call, message, name, number};
 
 /// A connector that runs `script` with a shell.
@@ -329,4 +330,30 @@ async fn a_flood_on_standard_error_does_not_stop_the_answers() {
     .await;
     connection.send(&call(1)).await.unwrap();
     assert_eq!(connection.event().await.text(), r#"{"id":1,"result":{}}"#);
+}
+
+#[tokio::test]
+async fn modern_requests_are_answered_in_any_order_and_cancelled_by_a_message() {
+    // Answers the second request first, and the first one when it reads a cancellation.
+    let script = r#"
+        read -r first; read -r second
+        printf '{"jsonrpc":"2.0","id":2,"result":{"got":%s}}\n' "$second"
+        read -r third
+        printf '{"jsonrpc":"2.0","id":1,"result":{"got":[%s,%s]}}\n' "$first" "$third"
+        cat >/dev/null"#;
+    let connection = open(script).await;
+    let first = modern(1, "subscriptions/listen", r#""notifications":{}"#);
+    let second = modern(2, "tools/call", r#""name":"n""#);
+    let cancelled = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
+    connection.send(&first).await.unwrap();
+    connection.send(&second).await.unwrap();
+    let event = connection.event().await;
+    let expected = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"got":{second}}}}}"#);
+    assert_eq!(event.text(), expected);
+    assert_eq!(event.related(), None);
+    connection.send(cancelled).await.unwrap();
+    let expected =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"got":[{first},{cancelled}]}}}}"#);
+    assert_eq!(connection.event().await.text(), expected);
+    connection.close().await;
 }

@@ -1,4 +1,7 @@
 //! One request, or one batch with requests in it, from its POST to its answer.
+//!
+//! The eras differ in little: a request of revision 2026-07-28 brings its own headers, its stream
+//! is never resumed, and a cancellation drops it without a word.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +12,10 @@ use reqwest::Response;
 use riglm_domain::message::{Message, RequestId};
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
+use super::era::Era;
 use super::event_stream::{EventStream, Position, payload};
+use super::open_exchanges::Place;
 use super::reply::{self, Content};
 use super::session::Session;
 
@@ -31,7 +35,8 @@ pub(super) struct Exchange {
     requests: Vec<RequestId>,
     /// Those without an answer so far.
     open: Vec<RequestId>,
-    cancelled: CancellationToken,
+    era: Era,
+    place: Place,
     is_initialize: bool,
 }
 
@@ -48,11 +53,13 @@ impl Exchange {
         session: Arc<Session>,
         events: Arc<dyn UpstreamEvents>,
         requests: Vec<RequestId>,
+        era: Era,
     ) -> Self {
         Self {
-            cancelled: session.exchanges.enter(&requests),
+            place: session.exchanges.enter(&requests, &era),
             session,
             events,
+            era,
             open: requests.clone(),
             requests,
             is_initialize: false,
@@ -68,14 +75,21 @@ impl Exchange {
             () = closing.cancelled() => {}
             () = self.run_to_end(message, on_its_way) => {}
         }
-        self.session.exchanges.leave(&self.requests);
     }
 
     async fn run_to_end(&mut self, message: Message, on_its_way: oneshot::Sender<()>) {
-        let cancelled = self.cancelled.clone();
-        let outcome = tokio::select! {
-            outcome = self.exchange(message, on_its_way) => outcome,
-            () = async { cancelled.cancelled().await; tokio::time::sleep(CANCEL_GRACE).await; } => Ok(()),
+        let cancelled = self.place.cancelled.clone();
+        let outcome = match self.era {
+            Era::Modern(_) => tokio::select! {
+                biased;
+                // What is dropped here is the connection, which tells the server.
+                () = cancelled.cancelled() => return,
+                outcome = self.exchange(message, on_its_way) => outcome,
+            },
+            Era::Legacy => tokio::select! {
+                outcome = self.exchange(message, on_its_way) => outcome,
+                () = async { cancelled.cancelled().await; tokio::time::sleep(CANCEL_GRACE).await; } => Ok(()),
+            },
         };
         let error = outcome.err().unwrap_or(UpstreamError::NoAnswer);
         for request in std::mem::take(&mut self.open) {
@@ -95,7 +109,10 @@ impl Exchange {
         if self.is_initialize {
             self.session.start_anew();
         }
-        let headers = self.session.post_headers();
+        let headers = match &mut self.era {
+            Era::Legacy => self.session.post_headers(),
+            Era::Modern(headers) => Arc::new(std::mem::take(headers)),
+        };
         let names_session = Session::names_session(&headers);
         let endpoint = self.session.endpoint.clone();
         let body = message.raw().clone();
@@ -135,7 +152,7 @@ impl Exchange {
 
     /// Reports the JSON-RPC error that came with an HTTP error status.
     async fn take_refusal(&mut self, response: Response) -> Result<(), UpstreamError> {
-        let status = response.status().as_u16();
+        let status = response.status();
         if Content::of(&response) == Content::Json {
             let limit = self.session.endpoint.limits.max_message_bytes;
             let body = reply::collect(response, limit).await.unwrap_or_default();
@@ -143,7 +160,7 @@ impl Exchange {
                 self.report(message).await;
             }
         }
-        Err(UpstreamError::Status { status })
+        Err(reply::refused(status))
     }
 
     /// Reports the events of a stream, which may come in several responses.
@@ -162,6 +179,9 @@ impl Exchange {
                 StreamEnd::Broken(error @ UpstreamError::Lost { .. }) => error,
                 StreamEnd::Broken(error) => return Err(error),
             };
+            if let Era::Modern(_) = self.era {
+                return Err(UpstreamError::NoAnswer);
+            }
             n_fruitless = if stream.was_fruitful(n_events) {
                 0
             } else {
@@ -241,6 +261,9 @@ impl Exchange {
         let [related, ..] = self.requests.as_slice() else {
             return;
         };
+        if matches!(self.era, Era::Modern(_)) && self.place.cancelled.is_cancelled() {
+            return;
+        }
         let message = match self.open.as_slice() {
             [only] => reply::answering(message, only),
             _ => message,

@@ -49,7 +49,7 @@ impl Content {
 /// # Errors
 ///
 /// Returns [`UpstreamError::SessionExpired`] for status 404 within a session, and
-/// [`UpstreamError::Status`] for every other refusal.
+/// what [`refused`] tells for every other refusal.
 pub(in super::super) fn acceptance(
     response: &Response,
     names_session: bool,
@@ -60,9 +60,19 @@ pub(in super::super) fn acceptance(
     } else if status == StatusCode::NOT_FOUND && names_session {
         Err(UpstreamError::SessionExpired)
     } else {
-        Err(UpstreamError::Status {
+        Err(refused(status))
+    }
+}
+
+/// Returns what a status that refuses a message means.
+pub(super) fn refused(status: StatusCode) -> UpstreamError {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => UpstreamError::Unauthorized {
+            reason: format!("the server answered with HTTP status {}", status.as_u16()),
+        },
+        _ => UpstreamError::Status {
             status: status.as_u16(),
-        })
+        },
     }
 }
 

@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::Endpoint;
+use super::era::Eras;
 use super::open_exchanges::OpenExchanges;
 use super::reply;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(in super::super) const EVENT_STREAM: HeaderValue =
@@ -40,6 +41,9 @@ pub(super) struct Session {
     /// Ends the server's own stream, where it was asked for.
     standalone: Mutex<Option<CancellationToken>>,
     pub(super) exchanges: OpenExchanges,
+    /// The headers of a POST that belongs to no session.
+    pub(super) plain_headers: HeaderMap,
+    pub(super) eras: Eras,
 }
 
 impl Session {
@@ -56,9 +60,11 @@ impl Session {
             endpoint,
             closing,
             events: Mutex::new(Some(events)),
-            headers: ArcSwap::from_pointee(headers),
+            headers: ArcSwap::from_pointee(headers.clone()),
             standalone: Mutex::new(None),
             exchanges: OpenExchanges::default(),
+            plain_headers: headers,
+            eras: Eras::default(),
         }
     }
 
@@ -112,6 +118,7 @@ impl Session {
             && let Ok(revision) = HeaderValue::from_str(&protocol_version)
         {
             self.set_header(&PROTOCOL_VERSION, &revision);
+            self.eras.note_session(true);
         }
     }
 
@@ -153,9 +160,9 @@ impl Session {
     pub(super) async fn deliver(
         &self,
         message: Message,
+        headers: Arc<HeaderMap>,
         report: oneshot::Sender<Result<(), UpstreamError>>,
     ) {
-        let headers = self.post_headers();
         let names_session = Self::names_session(&headers);
         let endpoint = &self.endpoint;
         let accepted = async {
@@ -198,6 +205,7 @@ impl Session {
     /// Forgets the session and the revision: a client that initializes once more, after its
     /// session expired, must not name the old one.
     pub(super) fn start_anew(&self) {
+        self.eras.note_session(false);
         let mut standalone = self
             .standalone
             .lock()

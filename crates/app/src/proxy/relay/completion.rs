@@ -138,6 +138,7 @@ pub(in crate::proxy) fn upstream_failure(error: &UpstreamError) -> RpcError {
         | UpstreamError::Unreachable { .. }
         | UpstreamError::Lost { .. }
         | UpstreamError::SessionExpired
+        | UpstreamError::Unauthorized { .. }
         | UpstreamError::Status { .. } => RpcErrorCode::UpstreamUnavailable,
         UpstreamError::Garbled { .. }
         | UpstreamError::TooLarge { .. }
