@@ -5,6 +5,7 @@
 //! sees only `UpstreamLink` and `UpstreamEvents`.
 
 mod config;
+mod credentials;
 mod detect;
 pub mod guard;
 mod http;
@@ -13,6 +14,7 @@ mod process_group;
 mod sse;
 mod stdio;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use riglm_domain::id::UpstreamName;
@@ -20,7 +22,10 @@ use riglm_ports::upstream::UpstreamConnector;
 use url::Url;
 use validator::Validate;
 
-pub use config::{UpstreamAuth, UpstreamAuthType, UpstreamConfig, UpstreamConfigError};
+pub use config::{UpstreamConfig, UpstreamConfigError};
+pub use credentials::login::{LoginError, login};
+pub use credentials::section::{CredentialsType, OAuthGrant, UpstreamCredentials};
+pub use credentials::store::CredentialStoreError;
 pub use detect::DetectConnector;
 pub use guard::Guard;
 pub use http::HttpConnector;
@@ -28,7 +33,8 @@ pub use limits::UpstreamLimits;
 pub use sse::SseConnector;
 pub use stdio::StdioConnector;
 
-/// Returns the connector that `config` describes; `guard` watches over child processes.
+/// Returns the connector that `config` describes; `guard` watches over child processes, and tokens
+/// that are obtained lie under `data_dir`.
 ///
 /// # Errors
 ///
@@ -37,6 +43,7 @@ pub fn connector(
     name: UpstreamName,
     config: &UpstreamConfig,
     guard: Option<Arc<Guard>>,
+    data_dir: &Path,
 ) -> Result<Arc<dyn UpstreamConnector>, UpstreamConfigError> {
     config.validate()?;
     let limits = config.limits();
@@ -55,7 +62,8 @@ pub fn connector(
     let (prefix, url) = config::split_prefix(url);
     let url = Url::parse(url).map_err(UpstreamConfigError::Url)?;
     let headers = config.header_map()?;
-    let endpoint = Arc::new(http::Endpoint::new(name, url, headers, limits)?);
+    let tokens = credentials::tokens(&name, &url, config, data_dir)?;
+    let endpoint = Arc::new(http::Endpoint::new(name, url, headers, tokens, limits)?);
     Ok(if prefix.is_empty() {
         Arc::new(DetectConnector::new(endpoint))
     } else {

@@ -58,6 +58,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
             upstream.name.clone(),
             &upstream.config,
             guard()?,
+            &config.data_dir,
         )?)],
         naming: Naming::Prefix,
         recorder: Arc::new(Recorder::new(journal, hasher, clock, run, options)),

@@ -82,9 +82,9 @@ pub trait UpstreamConnector: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::NotStarted`] or [`UpstreamError::Unreachable`]. A connector whose
-    /// transport has no connection of its own (Streamable HTTP) may report the latter later,
-    /// through [`UpstreamEvents::unanswered`].
+    /// Returns [`UpstreamError::NotStarted`], [`UpstreamError::Unreachable`] or
+    /// [`UpstreamError::Unauthorized`]. A connector whose transport has no connection of its own
+    /// (Streamable HTTP) may report the latter two later, through [`UpstreamEvents::unanswered`].
     async fn connect(
         &self,
         principal: &Principal,

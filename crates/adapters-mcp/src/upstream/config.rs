@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use validator::{Validate, ValidationError, ValidationErrors};
 
+use super::credentials::section::UpstreamCredentials;
 use super::http::modern::PARAM_PREFIX;
 use super::limits::UpstreamLimits;
 
@@ -29,8 +30,9 @@ pub struct UpstreamConfig {
     pub cwd: Option<PathBuf>,
     /// Headers of every request to the URL.
     pub headers: BTreeMap<String, SecretString>,
-    /// The credentials for the URL.
-    pub auth: Option<UpstreamAuth>,
+    /// The credentials for the URL. The key `auth` means the same.
+    #[serde(alias = "auth")]
+    pub credentials: Option<UpstreamCredentials>,
     /// How long making a connection may take, as in `3s`.
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "not_zero"))]
@@ -41,24 +43,6 @@ pub struct UpstreamConfig {
     /// How long each stage of ending a program may take, as in `2s`.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
-}
-
-/// The credentials that the proxy itself presents to an upstream.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UpstreamAuth {
-    /// The scheme.
-    pub r#type: UpstreamAuthType,
-    /// The token, for the scheme `bearer`.
-    pub token: Option<SecretString>,
-}
-
-/// A scheme of HTTP authentication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UpstreamAuthType {
-    /// `Authorization: Bearer TOKEN`.
-    Bearer,
 }
 
 /// Why an upstream cannot be used as it is configured.
@@ -82,9 +66,9 @@ pub enum UpstreamConfigError {
         /// The name of the header.
         name: String,
     },
-    /// The credentials lack a token.
-    #[error("upstream auth of type bearer needs a token")]
-    NoToken,
+    /// A header is configured, and a token that goes in the same place is to be obtained.
+    #[error("upstream credentials of type oauth do not go with a header Authorization")]
+    TwoTokens,
     /// The HTTP client cannot be set up, which mostly means TLS.
     #[error("failed to set up the HTTP client of an upstream")]
     Client(#[source] reqwest::Error),
@@ -114,7 +98,7 @@ impl Default for UpstreamConfig {
             env: BTreeMap::new(),
             cwd: None,
             headers: BTreeMap::new(),
-            auth: None,
+            credentials: None,
             connect_timeout: limits.connect_timeout,
             max_message_bytes: limits.max_message_bytes,
             shutdown_grace: limits.shutdown_grace,
@@ -140,7 +124,7 @@ impl fmt::Debug for UpstreamConfig {
             .field("env", &self.env.keys())
             .field("cwd", &self.cwd)
             .field("headers", &self.headers.keys())
-            .field("auth", &self.auth.as_ref().map(|auth| auth.r#type))
+            .field("credentials", &self.credentials)
             .field("connect_timeout", &self.connect_timeout)
             .field("max_message_bytes", &self.max_message_bytes)
             .field("shutdown_grace", &self.shutdown_grace)
@@ -159,19 +143,22 @@ impl UpstreamConfig {
         }
     }
 
-    /// Returns the configured headers and credentials, marked as secrets.
+    /// Returns the configured headers and token, marked as secrets.
     pub(super) fn header_map(&self) -> Result<HeaderMap, UpstreamConfigError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
             let (name, value) = header(name, value.expose_secret())?;
             headers.insert(name, value);
         }
-        if let Some(auth) = &self.auth {
-            let UpstreamAuthType::Bearer = auth.r#type;
-            let token = auth.token.as_ref().ok_or(UpstreamConfigError::NoToken)?;
+        let Some(credentials) = &self.credentials else {
+            return Ok(headers);
+        };
+        if let Some(token) = credentials.fixed_token() {
             let value = format!("Bearer {}", token.expose_secret());
             let (name, value) = header(AUTHORIZATION.as_str(), &value)?;
             headers.insert(name, value);
+        } else if headers.contains_key(AUTHORIZATION) {
+            return Err(UpstreamConfigError::TwoTokens);
         }
         Ok(headers)
     }
@@ -206,13 +193,20 @@ fn one_way_in(config: &UpstreamConfig) -> Result<(), ValidationError> {
         (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => {
             complaint("command must begin with a program")
         }
-        (None, Some(_)) if !config.headers.is_empty() || config.auth.is_some() => {
-            complaint("headers and auth need a url")
+        (None, Some(_)) if !config.headers.is_empty() || config.credentials.is_some() => {
+            complaint("headers and credentials need a url")
         }
         (Some(_), None) if !config.env.is_empty() || config.cwd.is_some() => {
             complaint("env and cwd need a command")
         }
-        _ => Ok(()),
+        _ => match config
+            .credentials
+            .as_ref()
+            .map(UpstreamCredentials::complaint)
+        {
+            Some(Some(text)) => complaint(text),
+            Some(None) | None => Ok(()),
+        },
     }
 }
 
@@ -239,6 +233,8 @@ mod tests {
             r#"{"command":[]}"#,
             r#"{"command":["a"],"headers":{"X-A":"1"}}"#,
             r#"{"url":"http://a","cwd":"/"}"#,
+            r#"{"url":"http://a","credentials":{"type":"bearer"}}"#,
+            r#"{"url":"http://a","auth":{"type":"bearer"}}"#,
             r#"{"url":"http://a","connect_timeout":"0s"}"#,
         ] {
             assert!(config(invalid).validate().is_err(), "{invalid}");
@@ -266,6 +262,15 @@ mod tests {
         assert_eq!(headers["authorization"], "Bearer hunter2");
         assert_eq!(headers["x-key"], "hunter2");
         assert!(!format!("{config:?} {headers:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_header_and_tokens_of_oauth_do_not_go_together() {
+        let config = config(
+            r#"{"url":"http://h","headers":{"Authorization":"x"},"credentials":{"type":"oauth"}}"#,
+        );
+        let error = config.header_map().unwrap_err();
+        assert!(matches!(error, UpstreamConfigError::TwoTokens), "{error}");
     }
 
     #[test]

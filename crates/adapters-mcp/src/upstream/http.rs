@@ -6,7 +6,7 @@
 //! answer. Messages of the stateless revision 2026-07-28 are told apart by [`era`] and bring
 //! their own headers ([`modern`]); of the session they know nothing.
 
-mod address;
+pub(super) mod address;
 pub(super) mod endpoint;
 mod era;
 pub(super) mod event_stream;

@@ -41,6 +41,9 @@ impl SseConnector {
         let mut headers = self.endpoint.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let response = self.endpoint.request(Method::GET, &headers).await?;
+        if let error @ UpstreamError::Unauthorized { .. } = reply::refused(response.status()) {
+            return Err(error);
+        }
         if !response.status().is_success() || Content::of(&response) != Content::Events {
             tracing::debug!(
                 upstream = %self.endpoint.name,
@@ -81,7 +84,9 @@ impl UpstreamConnector for SseConnector {
         let opened = tokio::time::timeout(self.endpoint.limits.accept_timeout, self.open()).await;
         let (stream, url) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(error @ UpstreamError::Unreachable { .. })) => return Err(error),
+            Ok(Err(
+                error @ (UpstreamError::Unreachable { .. } | UpstreamError::Unauthorized { .. }),
+            )) => return Err(error),
             Ok(Err(_)) => {
                 return Err(UpstreamError::Unreachable {
                     reason: "the event stream broke off",

@@ -1,11 +1,12 @@
 //! Streamable HTTP: messages, headers, statuses.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, header};
 use axum::response::Response;
-use riglm_adapters_mcp::upstream::{UpstreamAuth, UpstreamAuthType, UpstreamConfig, connector};
+use riglm_adapters_mcp::upstream::{UpstreamConfig, UpstreamCredentials, connector};
 use riglm_ports::upstream::UpstreamError;
 use tokio::net::TcpListener;
 
@@ -85,10 +86,7 @@ async fn configured_headers_and_credentials_go_with_every_request() {
     let server = Server::start(plain).await;
     let upstream = url_connector(&server.url("/mcp"), |config| {
         config.headers.insert("X-Team".into(), "blue".into());
-        config.auth = Some(UpstreamAuth {
-            r#type: UpstreamAuthType::Bearer,
-            token: Some("marker".into()),
-        });
+        config.credentials = Some(UpstreamCredentials::bearer("marker".into()));
     });
     let connection = initialized(upstream.as_ref()).await;
     server.asked_for(|asked| asked.method == Method::GET).await;
@@ -416,7 +414,9 @@ fn a_metadata_address_cannot_be_configured() {
         ..UpstreamConfig::default()
     };
     assert_eq!(
-        connector(name(), &config, None).unwrap_err().to_string(),
+        connector(name(), &config, None, Path::new("/nowhere"))
+            .unwrap_err()
+            .to_string(),
         "upstream url names an address that is not allowed"
     );
 }

@@ -11,6 +11,8 @@ mod guard;
 mod http;
 mod http_modern;
 mod http_streams;
+mod oauth;
+mod oauth_server;
 mod sse;
 mod stdio;
 mod support;

@@ -1,6 +1,7 @@
 //! A receiver that keeps what it is told, and an HTTP server that keeps what it is asked.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -166,7 +167,7 @@ pub(crate) fn url_connector(
         ..UpstreamConfig::default()
     };
     change(&mut config);
-    connector(name(), &config, None).unwrap()
+    connector(name(), &config, None, Path::new("/nowhere")).unwrap()
 }
 
 /// What a server was asked.

@@ -27,7 +27,7 @@ fn check(places: &Places) -> anyhow::Result<()> {
     match config.upstream {
         Some(upstream) => {
             // What serve would make of the upstream shows whether it can be used.
-            connector(upstream.name, &upstream.config, None)?;
+            connector(upstream.name, &upstream.config, None, &config.data_dir)?;
         }
         None => note("no upstream is configured: serve needs one on its command line"),
     }

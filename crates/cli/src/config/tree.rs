@@ -3,7 +3,7 @@
 use config::{Map, Value, ValueKind};
 
 /// The parts of a path that lead to a secret: every value at or under them is one.
-const SECRET_PARTS: [&str; 4] = ["token", "headers", "env", "keys"];
+const SECRET_PARTS: [&str; 5] = ["token", "client_secret", "headers", "env", "keys"];
 
 /// Returns the path of `part` under `key`, with a dot where both are there.
 pub(super) fn join(key: &str, part: &str) -> String {
@@ -17,7 +17,8 @@ pub(super) fn join(key: &str, part: &str) -> String {
 /// Returns whether the value at this path may be a secret.
 pub(super) fn is_secret(path: &[&str]) -> bool {
     // Credentials in the place of the section that should hold them are secrets too.
-    path.last() == Some(&"auth") || path.iter().any(|part| SECRET_PARTS.contains(part))
+    matches!(path.last(), Some(&("auth" | "credentials")))
+        || path.iter().any(|part| SECRET_PARTS.contains(part))
 }
 
 /// Returns where the value at `path`, or what is nearest above it, comes from.

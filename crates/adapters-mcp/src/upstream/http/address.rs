@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
 
 /// The metadata service of AWS over IPv6.
 const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
@@ -27,17 +28,25 @@ pub(super) struct AddressRefused;
 pub(super) struct NotResolved(#[source] std::io::Error);
 
 /// Looks names up with the operating system and leaves out the addresses that are refused.
-#[derive(Debug)]
-pub(super) struct GuardedResolver;
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum GuardedResolver {
+    /// Refuses nothing but what [`is_allowed`] does.
+    Everywhere,
+    /// Refuses this machine as well.
+    NotLoopback,
+}
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let refuses_loopback = matches!(self, Self::NotLoopback);
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0))
                 .await
                 .map_err(NotResolved)?;
-            let allowed: Vec<SocketAddr> =
-                found.filter(|address| is_allowed(address.ip())).collect();
+            let allowed: Vec<SocketAddr> = found
+                .filter(|address| is_allowed(address.ip()))
+                .filter(|address| !(refuses_loopback && is_loopback(address.ip())))
+                .collect();
             if allowed.is_empty() {
                 return Err(AddressRefused.into());
             }
@@ -46,8 +55,30 @@ impl Resolve for GuardedResolver {
     }
 }
 
+/// Returns whether the host that `url` names is this machine.
+pub(in super::super) fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(v4)) => v4.is_loopback(),
+        Some(Host::Ipv6(v6)) => is_loopback(v6.into()),
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        None => false,
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_loopback(),
+        IpAddr::V6(v6) => v6
+            .to_ipv4_mapped()
+            .map_or(v6.is_loopback(), |v4| v4.is_loopback()),
+    }
+}
+
 /// Returns whether connections to `address` may be made.
-pub(super) fn is_allowed(address: IpAddr) -> bool {
+pub(in super::super) fn is_allowed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             !(v4.is_link_local()
@@ -86,6 +117,21 @@ mod tests {
         for address in refused {
             assert!(!is_allowed(address.parse().unwrap()), "{address}");
         }
+    }
+
+    #[test]
+    fn this_machine_is_known_by_all_its_names() {
+        let local = |url: &str| is_local(&Url::parse(url).unwrap());
+        for url in [
+            "http://127.9.9.9/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://LOCALHOST./",
+            "http://a.localhost/",
+        ] {
+            assert!(local(url), "{url}");
+        }
+        assert!(!local("http://10.0.0.1/") && !local("http://localhost.example/"));
     }
 
     #[test]

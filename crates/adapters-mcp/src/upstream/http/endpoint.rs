@@ -2,10 +2,11 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, LOCATION};
+use http::header::{AUTHORIZATION, HeaderMap, LOCATION};
 use http::{Method, StatusCode};
 use reqwest::{Client, Request, Response};
 use riglm_domain::id::UpstreamName;
@@ -14,9 +15,11 @@ use tokio::sync::oneshot;
 use url::{Host, Url};
 
 use super::super::config::UpstreamConfigError;
+use super::super::credentials::Tokens;
 use super::super::limits::UpstreamLimits;
-use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed};
+use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed, is_local};
 use super::post_body::PostBody;
+use super::reply;
 
 /// Common servers close an idle connection after 5 s. Letting go of it earlier avoids writing
 /// a request to a connection that is being closed, which could not be repeated.
@@ -34,6 +37,8 @@ pub(in super::super) struct Endpoint {
     /// The configured headers, credentials among them.
     pub(in super::super) headers: HeaderMap,
     client: Client,
+    /// Where tokens come from that are obtained, not configured.
+    tokens: Option<Arc<Tokens>>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -48,7 +53,8 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint at `url`, to which every request carries `headers`.
+    /// Returns the endpoint at `url`, to which every request carries `headers` and, where there
+    /// are `tokens`, one of them.
     ///
     /// # Errors
     ///
@@ -58,27 +64,26 @@ impl Endpoint {
         name: UpstreamName,
         url: Url,
         headers: HeaderMap,
+        tokens: Option<Arc<Tokens>>,
         limits: UpstreamLimits,
     ) -> Result<Self, UpstreamConfigError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(UpstreamConfigError::Scheme);
         }
-        let is_local = match url.host() {
+        match url.host() {
             Some(Host::Ipv4(v4)) if !is_allowed(v4.into()) => {
                 return Err(UpstreamConfigError::Address);
             }
             Some(Host::Ipv6(v6)) if !is_allowed(v6.into()) => {
                 return Err(UpstreamConfigError::Address);
             }
-            Some(Host::Ipv4(v4)) => v4.is_loopback(),
-            Some(Host::Ipv6(v6)) => v6.is_loopback(),
-            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(_) => {}
             None => return Err(UpstreamConfigError::Scheme),
-        };
+        }
         // Fails when a provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
-            .dns_resolver(GuardedResolver)
+            .dns_resolver(GuardedResolver::Everywhere)
             .connect_timeout(limits.connect_timeout)
             .tcp_nodelay(true)
             .tcp_keepalive(KEEPALIVE)
@@ -90,7 +95,7 @@ impl Endpoint {
             // Loading the system's certificates takes time, memory, and an installed store.
             builder = builder.tls_certs_only([]);
         }
-        if is_local {
+        if is_local(&url) {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(UpstreamConfigError::Client)?;
@@ -100,6 +105,7 @@ impl Endpoint {
             limits,
             headers,
             client,
+            tokens,
         })
     }
 
@@ -108,8 +114,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::Unreachable`] when no connection could be made, and
-    /// [`UpstreamError::Lost`] when it broke before the answer.
+    /// Returns [`UpstreamError::Unreachable`] when no connection could be made,
+    /// [`UpstreamError::Lost`] when it broke before the answer, and
+    /// [`UpstreamError::Unauthorized`] when there is no token.
     pub(in super::super) async fn post(
         &self,
         url: &Url,
@@ -137,7 +144,8 @@ impl Endpoint {
         self.execute(method, &self.url, headers, || None).await
     }
 
-    /// Sends a request, again where the server points to another path of its own.
+    /// Sends a request; again with another token where the server refused the one it came with,
+    /// which means that it was not processed, and where the server points to another path.
     async fn execute(
         &self,
         method: Method,
@@ -145,14 +153,31 @@ impl Endpoint {
         headers: &HeaderMap,
         mut body: impl FnMut() -> Option<reqwest::Body>,
     ) -> Result<Response, UpstreamError> {
+        let mut token = match &self.tokens {
+            Some(tokens) => Some(tokens.current().await?),
+            None => None,
+        };
+        let mut may_renew = true;
         let mut target = url.clone();
         let mut n_redirects = 0;
         loop {
-            let mut request = Request::new(method.clone(), target);
+            let mut request = Request::new(method.clone(), target.clone());
             request.headers_mut().clone_from(headers);
+            if let Some(token) = &token {
+                request.headers_mut().insert(AUTHORIZATION, token.clone());
+            }
             *request.body_mut() = body();
             let sent = self.client.execute(request).await;
             let response = sent.map_err(|error| failure(&error))?;
+            if response.status() == StatusCode::UNAUTHORIZED
+                && std::mem::take(&mut may_renew)
+                && let (Some(tokens), Some(refused)) = (&self.tokens, &token)
+                && let Some(renewed) = tokens.after_refusal(refused).await?
+            {
+                reply::drain(response).await;
+                token = Some(renewed);
+                continue;
+            }
             match redirect(&response) {
                 Some(next) if n_redirects < MAX_REDIRECTS => target = next,
                 _ => return Ok(response),
@@ -164,7 +189,7 @@ impl Endpoint {
 
 /// Returns where a request has to be repeated: only within the same origin, as credentials go
 /// with it, and only for the two statuses that keep the method and the body.
-fn redirect(response: &Response) -> Option<Url> {
+pub(in super::super) fn redirect(response: &Response) -> Option<Url> {
     let status = response.status();
     if status != StatusCode::TEMPORARY_REDIRECT && status != StatusCode::PERMANENT_REDIRECT {
         return None;

@@ -65,7 +65,7 @@ pub(in super::super) fn acceptance(
 }
 
 /// Returns what a status that refuses a message means.
-pub(super) fn refused(status: StatusCode) -> UpstreamError {
+pub(in super::super) fn refused(status: StatusCode) -> UpstreamError {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => UpstreamError::Unauthorized {
             reason: format!("the server answered with HTTP status {}", status.as_u16()),
@@ -90,7 +90,10 @@ pub(in super::super) async fn drain(response: Response) {
 ///
 /// Returns [`UpstreamError::TooLarge`] as soon as the body is known to exceed `limit` bytes, and
 /// [`UpstreamError::Lost`] when it breaks off.
-pub(super) async fn collect(mut response: Response, limit: usize) -> Result<Bytes, UpstreamError> {
+pub(in super::super) async fn collect(
+    mut response: Response,
+    limit: usize,
+) -> Result<Bytes, UpstreamError> {
     let too_large = UpstreamError::TooLarge { limit };
     let announced = response.content_length();
     if announced.is_some_and(|length| length > limit as u64) {

@@ -97,7 +97,13 @@ logging:
         upstream.url.as_deref(),
         Some("http://gateway:12008/tools/endpoint/sse")
     );
-    let token = upstream.auth.as_ref().unwrap().token.as_ref().unwrap();
+    let token = upstream
+        .credentials
+        .as_ref()
+        .unwrap()
+        .token
+        .as_ref()
+        .unwrap();
     assert_eq!(token.expose_secret(), "k1");
     assert_eq!(config.filtering.strategy, Strategy::Prediction);
     assert_eq!(
@@ -215,7 +221,8 @@ fn keys_let_other_machines_in() {
 fn yaml_sections_without_content_and_unquoted_numbers_are_fine() {
     let text = "filtering:\nupstream:\n  url: http://a/mcp\n  auth: {type: bearer, token: 123}\n";
     let config = scene("riglm.yaml", text, &[]).load().unwrap();
-    let auth = config.upstream().unwrap().config.auth.clone().unwrap();
-    assert_eq!(auth.token.unwrap().expose_secret(), "123");
+    let upstream = config.upstream().unwrap();
+    let credentials = upstream.config.credentials.clone().unwrap();
+    assert_eq!(credentials.token.unwrap().expose_secret(), "123");
     assert!(scene("riglm.yml", "", &[]).load().is_ok());
 }

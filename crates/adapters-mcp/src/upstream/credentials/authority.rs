@@ -1,0 +1,224 @@
+//! Where tokens come from: the file of an earlier time, or the authorization server of an upstream.
+//!
+//! rmcp speaks the protocol: it finds the authorization server (RFC 9728, RFC 8414), names the
+//! resource (RFC 8707), proves the possession of codes (RFC 7636), and renews tokens.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oauth2::TokenResponse;
+use riglm_app::clock::SystemClock;
+use riglm_domain::id::UpstreamName;
+use riglm_ports::clock::Clock;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
+    CredentialStore, OAuthClientConfig,
+};
+use secrecy::{ExposeSecret, SecretString};
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
+use url::Url;
+
+use super::super::config::UpstreamConfigError;
+use super::guarded_client::GuardedClient;
+use super::section::{OAuthGrant, OAuthSettings};
+use super::store::{CredentialStoreError, FileCredentialStore, Stored};
+
+/// How long finding the authorization server and asking it may take.
+const NETWORK_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long before its end a token is renewed, at most: a request takes a while to arrive.
+const LONGEST_MARGIN: Duration = Duration::from_secs(30);
+/// The part of its lifetime at the end of which a token is renewed, of one that lives shortly.
+const MARGIN_PART: u32 = 10;
+
+/// Obtains the tokens for one upstream.
+#[derive(Debug)]
+pub(super) struct Authority {
+    pub(super) upstream: UpstreamName,
+    pub(super) resource: Url,
+    pub(super) settings: OAuthSettings,
+    pub(super) store: FileCredentialStore,
+    pub(super) client: Arc<GuardedClient>,
+}
+
+/// A token that may be presented.
+#[derive(Debug)]
+pub(super) struct Issued {
+    pub(super) token: SecretString,
+    /// How long from now it is presented before it is renewed; for ever, if its lifetime is unknown.
+    pub(super) good_for: Option<Duration>,
+}
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// A person has to allow it.
+    #[error("nobody has logged in")]
+    NeedsLogin,
+    /// The file of the tokens cannot be used.
+    #[error("the file of the tokens cannot be used")]
+    Store(#[from] CredentialStoreError),
+    /// The authorization server gave none.
+    #[error("the authorization server gave no token")]
+    OAuth(#[from] AuthError),
+    /// The authorization server took too long.
+    #[error("the authorization server took too long")]
+    TimedOut,
+}
+
+impl Authority {
+    /// Returns what obtains tokens for the server at `resource` and keeps them under `data_dir`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamConfigError::Client`] when the HTTP client cannot be set up.
+    pub(super) fn new(
+        upstream: UpstreamName,
+        resource: Url,
+        settings: OAuthSettings,
+        data_dir: &Path,
+    ) -> Result<Self, UpstreamConfigError> {
+        Ok(Self {
+            client: Arc::new(GuardedClient::new(&resource)?),
+            store: FileCredentialStore::new(data_dir, &upstream, resource.as_str()),
+            upstream,
+            resource,
+            settings,
+        })
+    }
+
+    /// Returns a token other than `refused`: that in the file, or a new one.
+    pub(super) async fn obtain(&self, refused: Option<&str>) -> Result<Issued, Failure> {
+        let stored = self.store.read().await?;
+        if let Some(issued) = self.usable(stored.as_ref(), refused) {
+            return Ok(issued);
+        }
+        if stored.is_none() && self.settings.grant == OAuthGrant::AuthorizationCode {
+            return Err(Failure::NeedsLogin);
+        }
+        let _lock = self.store.lock().await?;
+        // Another process may have renewed it while this one waited.
+        let stored = self.store.read().await?;
+        if let Some(issued) = self.usable(stored.as_ref(), refused) {
+            return Ok(issued);
+        }
+        let renewal = async {
+            match self.settings.grant {
+                OAuthGrant::ClientCredentials => self.ask_for_own_account().await,
+                OAuthGrant::AuthorizationCode => match stored.filter(|found| self.is_own(found)) {
+                    Some(stored) => self.refresh(stored).await,
+                    None => Err(Failure::NeedsLogin),
+                },
+            }
+        };
+        within_limit(renewal).await?;
+        let renewed = self.store.read().await?;
+        let issued = renewed.as_ref().and_then(|stored| self.issued(stored));
+        issued.ok_or(Failure::NeedsLogin)
+    }
+
+    /// Returns a manager that knows the authorization server, and what the server says of itself.
+    pub(super) async fn manager(
+        &self,
+    ) -> Result<(AuthorizationManager, AuthorizationMetadata), AuthError> {
+        let client = self.client.clone();
+        let resource = self.resource.clone();
+        let mut manager =
+            AuthorizationManager::new_with_oauth_http_client(resource, client).await?;
+        manager.set_credential_store(self.store.clone());
+        let found = manager.resolve_metadata().await?;
+        manager.set_metadata(found.metadata.clone());
+        Ok((manager, found.metadata))
+    }
+
+    async fn refresh(&self, stored: Stored) -> Result<(), Failure> {
+        let (mut manager, _) = self.manager().await?;
+        if !manager.initialize_from_store().await? {
+            return Err(Failure::NeedsLogin);
+        }
+        let configured = self.settings.client_secret.as_ref();
+        let secret = configured.map(|secret| secret.expose_secret().to_owned());
+        if let Some(secret) = secret.or(stored.client_secret) {
+            // The redirect is not used, but has to be given.
+            let client =
+                OAuthClientConfig::new(stored.credentials.client_id, self.resource.as_str());
+            manager.configure_client(client.with_client_secret(secret))?;
+        }
+        match manager.refresh_token().await {
+            Ok(_) => Ok(()),
+            Err(AuthError::TokenRefreshRejected(_)) => {
+                // It would be rejected each time.
+                self.store.clear().await?;
+                Err(Failure::NeedsLogin)
+            }
+            Err(AuthError::AuthorizationRequired) => Err(Failure::NeedsLogin),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn ask_for_own_account(&self) -> Result<(), Failure> {
+        let (mut manager, _) = self.manager().await?;
+        let mut scopes = self.settings.scopes.clone();
+        if scopes.is_empty() {
+            scopes = manager.select_initial_scopes(&[]).await;
+            // There is nothing to refresh in this grant.
+            scopes.retain(|scope| scope != "offline_access");
+        }
+        let secret = self.settings.client_secret.as_ref();
+        let config = ClientCredentialsConfig::ClientSecret {
+            client_id: self.settings.client_id.clone().unwrap_or_default(),
+            client_secret: secret.map_or_else(String::new, |text| text.expose_secret().to_owned()),
+            scopes,
+            resource: Some(self.resource.to_string()),
+        };
+        manager.validate_client_credentials_metadata(&config)?;
+        manager.configure_client_credentials(&config)?;
+        manager.exchange_client_credentials(&config).await?;
+        Ok(())
+    }
+
+    /// Returns the token in the file if it is neither `refused` nor at its end.
+    fn usable(&self, stored: Option<&Stored>, refused: Option<&str>) -> Option<Issued> {
+        let issued = self.issued(stored?)?;
+        let is_good = issued.good_for.is_none_or(|good_for| !good_for.is_zero())
+            && Some(issued.token.expose_secret()) != refused;
+        is_good.then_some(issued)
+    }
+
+    fn issued(&self, stored: &Stored) -> Option<Issued> {
+        if !self.is_own(stored) {
+            return None;
+        }
+        let response = stored.credentials.token_response.as_ref()?;
+        let good_for = response.expires_in().map(|lifetime| {
+            let received = stored.credentials.token_received_at.unwrap_or_default();
+            let now = u64::try_from(SystemClock.now().as_second()).unwrap_or_default();
+            let age = Duration::from_secs(now.saturating_sub(received));
+            let margin = (lifetime / MARGIN_PART).min(LONGEST_MARGIN);
+            lifetime.saturating_sub(age).saturating_sub(margin)
+        });
+        Some(Issued {
+            token: response.access_token().secret().as_str().into(),
+            good_for,
+        })
+    }
+
+    /// Returns whether what is stored belongs to the client that is configured.
+    fn is_own(&self, stored: &Stored) -> bool {
+        let configured = self.settings.client_id.as_ref();
+        configured.is_none_or(|id| *id == stored.credentials.client_id)
+    }
+}
+
+/// Drives requests of OAuth, for a limited time.
+///
+/// What rmcp logs is dropped: at the level debug it tells codes and the answers with tokens.
+pub(super) async fn within_limit<T, E: From<Failure>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let quiet = work.with_subscriber(NoSubscriber::default());
+    tokio::time::timeout(NETWORK_TIMEOUT, quiet)
+        .await
+        .unwrap_or_else(|_| Err(Failure::TimedOut.into()))
+}

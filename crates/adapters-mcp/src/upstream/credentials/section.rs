@@ -1,0 +1,218 @@
+//! The configuration section of the credentials for one upstream.
+
+use secrecy::SecretString;
+use serde::Deserialize;
+use url::Url;
+
+/// The credentials that the proxy itself presents to an upstream.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamCredentials {
+    /// What kind of credentials they are.
+    pub r#type: CredentialsType,
+    /// The token, for `bearer`.
+    pub token: Option<SecretString>,
+    /// How tokens are obtained, for `oauth`.
+    pub grant: Option<OAuthGrant>,
+    /// The scopes to ask for; what the server asks for by default.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// The id under which the authorization server knows the proxy; without one the proxy
+    /// registers itself where the server lets it.
+    pub client_id: Option<String>,
+    /// The secret that belongs to the id.
+    pub client_secret: Option<SecretString>,
+    /// The address of a document that describes the proxy, which some servers take for an id.
+    pub client_metadata_url: Option<String>,
+    /// The port of this machine that the browser is sent back to; a free one by default.
+    pub redirect_port: Option<u16>,
+}
+
+/// A kind of credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CredentialsType {
+    /// `Authorization: Bearer TOKEN`, with a token that is configured.
+    Bearer,
+    /// `Authorization: Bearer TOKEN`, with tokens obtained by OAuth 2.1.
+    Oauth,
+}
+
+/// A way to tokens of OAuth 2.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OAuthGrant {
+    /// A person allows it once, in a browser (`riglm login`).
+    #[default]
+    AuthorizationCode,
+    /// The proxy has an account of its own.
+    ClientCredentials,
+}
+
+/// The settings of OAuth, checked.
+#[derive(Clone, Debug)]
+pub(super) struct OAuthSettings {
+    pub(super) grant: OAuthGrant,
+    pub(super) scopes: Vec<String>,
+    pub(super) client_id: Option<String>,
+    pub(super) client_secret: Option<SecretString>,
+    pub(super) client_metadata_url: Option<String>,
+    pub(super) redirect_port: Option<u16>,
+}
+
+impl UpstreamCredentials {
+    /// Returns a fixed token as credentials.
+    #[must_use]
+    pub fn bearer(token: SecretString) -> Self {
+        Self {
+            r#type: CredentialsType::Bearer,
+            token: Some(token),
+            grant: None,
+            scopes: Vec::new(),
+            client_id: None,
+            client_secret: None,
+            client_metadata_url: None,
+            redirect_port: None,
+        }
+    }
+
+    /// Returns the token of credentials of type `bearer`.
+    pub(in super::super) fn fixed_token(&self) -> Option<&SecretString> {
+        match self.r#type {
+            CredentialsType::Bearer => self.token.as_ref(),
+            CredentialsType::Oauth => None,
+        }
+    }
+
+    /// Returns the settings of credentials of type `oauth`.
+    pub(super) fn oauth(&self) -> Option<OAuthSettings> {
+        (self.r#type == CredentialsType::Oauth).then(|| OAuthSettings {
+            grant: self.grant.unwrap_or_default(),
+            scopes: self.scopes.clone(),
+            client_id: self.client_id.clone(),
+            client_secret: self.client_secret.clone(),
+            client_metadata_url: self.client_metadata_url.clone(),
+            redirect_port: self.redirect_port,
+        })
+    }
+
+    /// Returns what does not fit together.
+    pub(in super::super) fn complaint(&self) -> Option<&'static str> {
+        let is_bearer = self.r#type == CredentialsType::Bearer;
+        let has_id = self.client_id.is_some();
+        let has_secret = self.client_secret.is_some();
+        let is_for_oauth = self.grant.is_some()
+            || !self.scopes.is_empty()
+            || has_id
+            || has_secret
+            || self.client_metadata_url.is_some()
+            || self.redirect_port.is_some();
+        let is_account = self.grant == Some(OAuthGrant::ClientCredentials);
+        let is_for_browser = self.client_metadata_url.is_some() || self.redirect_port.is_some();
+        [
+            (
+                is_bearer && self.token.is_none(),
+                "credentials of type bearer need a token",
+            ),
+            (
+                is_bearer && is_for_oauth,
+                "credentials of type bearer have nothing but a token",
+            ),
+            (
+                !is_bearer && self.token.is_some(),
+                "credentials of type oauth have no token",
+            ),
+            (
+                is_account && !(has_id && has_secret),
+                "the grant client_credentials needs client_id and client_secret",
+            ),
+            (
+                is_account && is_for_browser,
+                "client_metadata_url and redirect_port belong to the grant authorization_code",
+            ),
+            (
+                has_secret && !has_id,
+                "client_secret needs the client_id that it belongs to",
+            ),
+            (
+                self.client_metadata_url
+                    .as_deref()
+                    .is_some_and(is_no_client_id),
+                "client_metadata_url must be an https URL with a path",
+            ),
+        ]
+        .into_iter()
+        .find_map(|(is_wrong, text)| is_wrong.then_some(text))
+    }
+}
+
+fn is_no_client_id(url: &str) -> bool {
+    let is_one = |url: Url| url.scheme() == "https" && url.path() != "/";
+    !Url::parse(url).is_ok_and(is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(json: &str) -> Option<&'static str> {
+        let section: UpstreamCredentials = serde_json::from_str(json).unwrap();
+        section.complaint()
+    }
+
+    #[test]
+    fn values_that_do_not_fit_together_are_told() {
+        for (json, expected) in [
+            (r#"{"type":"bearer"}"#, "need a token"),
+            (
+                r#"{"type":"bearer","token":"t","client_id":"c"}"#,
+                "nothing but",
+            ),
+            (r#"{"type":"oauth","token":"t"}"#, "have no token"),
+            (
+                r#"{"type":"oauth","grant":"client_credentials","client_id":"c"}"#,
+                "needs client_id",
+            ),
+            (
+                r#"{"type":"oauth","grant":"client_credentials","client_id":"c","client_secret":"s","redirect_port":1}"#,
+                "belong to",
+            ),
+            (
+                r#"{"type":"oauth","client_secret":"s"}"#,
+                "needs the client_id",
+            ),
+            (
+                r#"{"type":"oauth","client_metadata_url":"http://a/b"}"#,
+                "https URL",
+            ),
+            (
+                r#"{"type":"oauth","client_metadata_url":"https://a/"}"#,
+                "https URL",
+            ),
+        ] {
+            let text = complaint(json).unwrap();
+            assert!(text.contains(expected), "{json}: {text}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_credentials_can_be_written_down() {
+        for json in [
+            r#"{"type":"bearer","token":"t"}"#,
+            r#"{"type":"oauth"}"#,
+            r#"{"type":"oauth","grant":"authorization_code","scopes":["a"],"client_metadata_url":"https://a/b","redirect_port":8123}"#,
+            r#"{"type":"oauth","grant":"client_credentials","client_id":"c","client_secret":"s"}"#,
+        ] {
+            assert_eq!(complaint(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn secrets_stay_out_of_debug_output() {
+        let json =
+            r#"{"type":"oauth","client_id":"c","client_secret":"hunter2","token":"hunter2"}"#;
+        let section: UpstreamCredentials = serde_json::from_str(json).unwrap();
+        let text = format!("{section:?} {:?}", section.oauth());
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}

@@ -1,0 +1,220 @@
+//! The token that goes with the requests to one upstream, and its renewal.
+//!
+//! Requests take the token from memory. Only when it comes to its end, or a server refuses it, one
+//! of them renews it, and the others wait for that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use http::HeaderValue;
+use riglm_ports::upstream::UpstreamError;
+use rmcp::transport::auth::AuthError;
+use secrecy::ExposeSecret;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::authority::{Authority, Failure, Issued};
+
+/// How long a failure answers for the attempts that follow it.
+const FAILURE_HOLDS: Duration = Duration::from_secs(5);
+/// A server that refuses a token this young refuses more than the token.
+const MIN_AGE: Duration = Duration::from_secs(10);
+
+/// Presents tokens to one upstream.
+pub(in super::super) struct Tokens {
+    authority: Authority,
+    current: ArcSwapOption<Token>,
+    renewal: Mutex<Renewal>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens")
+            .field("authority", &self.authority)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Token {
+    /// `Bearer` and the token, marked as a secret.
+    header: HeaderValue,
+    due_at: Option<Instant>,
+    taken_at: Instant,
+}
+
+impl Token {
+    fn is_due(&self) -> bool {
+        self.due_at.is_some_and(|due_at| due_at <= Instant::now())
+    }
+}
+
+#[derive(Default)]
+struct Renewal {
+    failed: Option<(Instant, UpstreamError)>,
+    /// When a refused token was last replaced.
+    replaced_at: Option<Instant>,
+}
+
+const SCHEME: &str = "Bearer ";
+
+impl Tokens {
+    /// Returns the tokens that come from `authority`.
+    pub(super) fn new(authority: Authority) -> Self {
+        Self {
+            authority,
+            current: ArcSwapOption::empty(),
+            renewal: Mutex::default(),
+        }
+    }
+
+    /// Returns the value of the header `Authorization` for the next request.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::Unauthorized`] when there is no token and none can be had without
+    /// a person, and [`UpstreamError::Unreachable`] when the authorization server does not answer.
+    pub(in super::super) async fn current(self: &Arc<Self>) -> Result<HeaderValue, UpstreamError> {
+        if let Some(token) = self.current.load().as_ref().filter(|token| !token.is_due()) {
+            return Ok(token.header.clone());
+        }
+        let token = self.renewed(None).await?;
+        token.ok_or_else(|| self.told(&Failure::NeedsLogin))
+    }
+
+    /// Returns what to present in place of a token that the server refused; `None` when another
+    /// one would not help.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::current`] does.
+    pub(in super::super) async fn after_refusal(
+        self: &Arc<Self>,
+        refused: &HeaderValue,
+    ) -> Result<Option<HeaderValue>, UpstreamError> {
+        self.renewed(Some(refused.clone())).await
+    }
+
+    /// Renews the token on a task of its own: a refresh token may serve only once, so that who
+    /// goes away while it is used must not lose what comes for it.
+    async fn renewed(
+        self: &Arc<Self>,
+        refused: Option<HeaderValue>,
+    ) -> Result<Option<HeaderValue>, UpstreamError> {
+        let tokens = Arc::clone(self);
+        let task = tokio::spawn(async move { tokens.renew(refused, Instant::now()).await });
+        task.await.unwrap_or_else(|_| {
+            Err(UpstreamError::Unreachable {
+                reason: "the renewal of its token was cut short",
+            })
+        })
+    }
+
+    async fn renew(
+        &self,
+        refused: Option<HeaderValue>,
+        asked_at: Instant,
+    ) -> Result<Option<HeaderValue>, UpstreamError> {
+        let mut renewal = self.renewal.lock().await;
+        if let Some(token) = self.current.load().as_ref() {
+            let is_new = token.taken_at >= asked_at;
+            if Some(&token.header) != refused.as_ref() && (is_new || !token.is_due()) {
+                return Ok(Some(token.header.clone()));
+            }
+        }
+        if let Some((at, error)) = &renewal.failed
+            && (*at >= asked_at || at.elapsed() < FAILURE_HOLDS)
+        {
+            return Err(error.clone());
+        }
+        let was_replaced = renewal.replaced_at.is_some_and(|at| at.elapsed() < MIN_AGE);
+        if refused.is_some() && was_replaced {
+            return Ok(None);
+        }
+        let refused = refused.as_ref().and_then(|value| value.to_str().ok());
+        let refused = refused.and_then(|value| value.strip_prefix(SCHEME));
+        match self.authority.obtain(refused).await {
+            Ok(issued) => {
+                renewal.failed = None;
+                if refused.is_some() {
+                    renewal.replaced_at = Some(Instant::now());
+                }
+                self.take(&issued).map(Some)
+            }
+            Err(failure) => {
+                let error = self.told(&failure);
+                // A login must help at once.
+                let may_pass = !matches!(failure, Failure::NeedsLogin);
+                renewal.failed = may_pass.then(|| (Instant::now(), error.clone()));
+                self.current.store(None);
+                Err(error)
+            }
+        }
+    }
+
+    fn take(&self, issued: &Issued) -> Result<HeaderValue, UpstreamError> {
+        let text = format!("{SCHEME}{}", issued.token.expose_secret());
+        let Ok(mut header) = HeaderValue::from_str(&text) else {
+            return Err(UpstreamError::Unauthorized {
+                reason: "its authorization server gave a token that cannot be sent".into(),
+            });
+        };
+        header.set_sensitive(true);
+        let now = Instant::now();
+        self.current.store(Some(Arc::new(Token {
+            header: header.clone(),
+            due_at: issued
+                .good_for
+                .and_then(|good_for| now.checked_add(good_for)),
+            taken_at: now,
+        })));
+        Ok(header)
+    }
+
+    /// Logs why there is no token and returns it as an error. Texts of the authorization server
+    /// are in neither.
+    fn told(&self, failure: &Failure) -> UpstreamError {
+        let upstream = &self.authority.upstream;
+        let unauthorized = |reason: String| UpstreamError::Unauthorized { reason };
+        let (error, cause) = match failure {
+            Failure::NeedsLogin => {
+                return unauthorized(format!("it needs a login: run riglm login {upstream}"));
+            }
+            Failure::Store(error) => (
+                unauthorized("the stored token cannot be used".into()),
+                error.to_string(),
+            ),
+            Failure::TimedOut => (
+                UpstreamError::Unreachable {
+                    reason: "its authorization server took too long",
+                },
+                "no answer in time".into(),
+            ),
+            Failure::OAuth(error) => (
+                UpstreamError::Unreachable {
+                    reason: "its authorization server gave no token",
+                },
+                cause_of(error).into(),
+            ),
+        };
+        tracing::warn!(%upstream, "failed to get a token for upstream {upstream}: {cause}");
+        error
+    }
+}
+
+/// Returns what went wrong in words of this program.
+fn cause_of(error: &AuthError) -> &'static str {
+    match error {
+        AuthError::DiscoveryRequestFailed { .. } => "its metadata could not be fetched",
+        AuthError::MetadataError(_)
+        | AuthError::ProtectedResourceMetadataInvalid { .. }
+        | AuthError::AuthorizationServersUnavailable { .. }
+        | AuthError::AuthorizationServerMismatch { .. }
+        | AuthError::AuthorizationServerMissingIssuer { .. }
+        | AuthError::NoAuthorizationSupport => "its metadata names no usable authorization server",
+        AuthError::TokenRefreshFailed(_) => "the token could not be refreshed",
+        AuthError::ClientCredentialsError(_) => "the account of the proxy was given no token",
+        AuthError::CredentialStoreError(_) => "the token could not be stored",
+        _ => "the authorization server gave no token",
+    }
+}

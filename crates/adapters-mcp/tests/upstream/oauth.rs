@@ -1,0 +1,348 @@
+//! Tokens of OAuth: logging in, presenting them, renewing them, and keeping them secret.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use riglm_adapters_mcp::upstream::{LoginError, OAuthGrant, login};
+use riglm_ports::upstream::UpstreamError;
+
+use crate::http_modern::modern;
+use crate::oauth_server::{Scene, browse, form, mode};
+use crate::support::{Connection, Event, Server, name, number, result, status};
+
+async fn open(scene: &Scene) -> Connection {
+    Connection::open(scene.connector().as_ref()).await.unwrap()
+}
+
+async fn ask(connection: &Connection, id: u32) -> Event {
+    connection
+        .send(&modern(id, "tools/list", ""))
+        .await
+        .unwrap();
+    connection.event().await
+}
+
+fn unauthorized(reason: &str) -> UpstreamError {
+    UpstreamError::Unauthorized {
+        reason: reason.into(),
+    }
+}
+
+const NEEDS_LOGIN: &str = "it needs a login: run riglm login test";
+const NO_TOKEN: UpstreamError = UpstreamError::Unreachable {
+    reason: "its authorization server gave no token",
+};
+
+/// Collects what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_login_is_kept_for_its_owner_and_serves_later_connections() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let scene = Scene::new(|_| {}).await;
+    scene.login().await.unwrap();
+    assert_eq!(mode(&scene.file()), 0o600);
+    assert_eq!(mode(scene.file().parent().unwrap()), 0o700);
+
+    let upstream = scene.connector();
+    let connection = Connection::open(upstream.as_ref()).await.unwrap();
+    for id in 1..=2 {
+        assert_eq!(ask(&connection, id).await.text(), result(id));
+    }
+    assert_eq!(scene.presented(), ["Bearer access-1", "Bearer access-1"]);
+    let (_, exchange) = scene.grants("authorization_code").remove(0);
+    assert_eq!(exchange["resource"], scene.server.url("/mcp"));
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let shown = format!("{log} {upstream:?} {connection:?} {:?}", scene.config);
+    assert!(log.contains("TRACE"), "nothing was logged");
+    for secret in [
+        "access-1",
+        "refresh-1",
+        "one-time-code",
+        "registered-secret",
+        "hunter2",
+    ] {
+        assert!(!shown.contains(secret), "{secret} is shown");
+    }
+}
+
+#[tokio::test]
+async fn without_a_login_requests_are_answered_with_what_to_do() {
+    let scene = Scene::new(|_| {}).await;
+    let connection = open(&scene).await;
+    let (request, error) = ask(&connection, 1).await.unanswered();
+    assert_eq!((request, &error), (number(1), &unauthorized(NEEDS_LOGIN)));
+    assert!(scene.server.asked().is_empty(), "nothing is sent");
+    scene.login().await.unwrap();
+    assert_eq!(ask(&connection, 2).await.text(), result(2));
+}
+
+#[tokio::test]
+async fn a_token_at_its_end_is_renewed_once_for_all_who_wait() {
+    let scene = Scene::new(|_| {}).await;
+    scene.change(|behaviour| behaviour.expires_in = 0);
+    scene.login().await.unwrap();
+    scene.change(|behaviour| behaviour.expires_in = 3600);
+    let connection = open(&scene).await;
+    // Which transport the server speaks is found out with the first one.
+    assert_eq!(ask(&connection, 1).await.text(), result(1));
+    let requests: Vec<String> = (2..=6).map(|id| modern(id, "tools/list", "")).collect();
+    join_all(requests.iter().map(|request| connection.send(request))).await;
+    for _ in &requests {
+        connection.event().await.text();
+    }
+    assert_eq!(scene.presented(), vec!["Bearer access-2"; 6]);
+    let refreshed = scene.grants("refresh_token");
+    assert_eq!(refreshed.len(), 1);
+    assert_eq!(refreshed[0].1["refresh_token"], "refresh-1");
+    // A client that was given a secret has to present it.
+    let header = refreshed[0].0.header("authorization");
+    assert!(header.starts_with("Basic "), "{header}");
+    assert!(
+        std::fs::read_to_string(scene.file())
+            .unwrap()
+            .contains("refresh-2")
+    );
+    assert_eq!(mode(&scene.file()), 0o600);
+}
+
+#[tokio::test]
+async fn a_refused_token_is_renewed_once_and_its_requests_are_sent_again() {
+    let scene = Scene::new(|_| {}).await;
+    scene.login().await.unwrap();
+    let connection = open(&scene).await;
+    assert_eq!(ask(&connection, 1).await.text(), result(1));
+    scene.revoke();
+    let requests: Vec<String> = (2..=4).map(|id| modern(id, "tools/call", "")).collect();
+    join_all(requests.iter().map(|request| connection.send(request))).await;
+    for _ in &requests {
+        connection.event().await.text();
+    }
+    assert_eq!(scene.grants("refresh_token").len(), 1);
+    let mut presented = scene.presented();
+    presented.sort();
+    let count = |token: &str| presented.iter().filter(|found| *found == token).count();
+    assert_eq!(count("Bearer access-2"), 3);
+    assert!((2..=4).contains(&count("Bearer access-1")), "{presented:?}");
+    connection.close().await;
+    assert!(connection.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_every_token_is_not_asked_for_ever() {
+    let scene = Scene::new(|_| {}).await;
+    scene.login().await.unwrap();
+    scene.change(|behaviour| behaviour.takes_tokens = false);
+    let connection = open(&scene).await;
+    let refused = unauthorized("the server answered with HTTP status 401");
+    for id in 1..=3 {
+        let (request, error) = ask(&connection, id).await.unanswered();
+        assert_eq!((request, &error), (number(id), &refused));
+    }
+    assert_eq!(scene.grants("refresh_token").len(), 1);
+    // The first one twice, the others once.
+    assert_eq!(scene.presented().len(), 4);
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_refused_needs_another_login() {
+    let scene = Scene::new(|_| {}).await;
+    scene.login().await.unwrap();
+    scene.revoke();
+    scene.change(|behaviour| behaviour.refreshes = false);
+    let connection = open(&scene).await;
+    for id in 1..=2 {
+        let (_, error) = ask(&connection, id).await.unanswered();
+        assert_eq!(error, unauthorized(NEEDS_LOGIN));
+    }
+    assert_eq!(scene.grants("refresh_token").len(), 1);
+    assert!(!scene.file().exists());
+    scene.login().await.unwrap();
+    assert_eq!(ask(&connection, 3).await.text(), result(3));
+}
+
+#[tokio::test]
+async fn an_account_of_the_proxy_needs_no_login() {
+    let scene = Scene::with_account().await;
+    let connection = open(&scene).await;
+    assert_eq!(ask(&connection, 1).await.text(), result(1));
+    let asked = scene.grants("client_credentials").remove(0).1;
+    assert_eq!(asked["client_id"], "account");
+    assert_eq!(asked["scope"], "tools");
+    assert_eq!(asked["resource"], scene.server.url("/mcp"));
+    assert_eq!(mode(&scene.file()), 0o600);
+
+    let later = open(&scene).await;
+    assert_eq!(ask(&later, 2).await.text(), result(2));
+    assert_eq!(scene.grants("client_credentials").len(), 1, "it was kept");
+    scene.revoke();
+    assert_eq!(ask(&later, 3).await.text(), result(3));
+    assert_eq!(scene.grants("client_credentials").len(), 2);
+    let refused = scene.login().await.unwrap_err();
+    assert!(matches!(refused, LoginError::NotNeeded { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_client_that_is_registered_beforehand_does_not_register() {
+    let scene = Scene::new(|credentials| {
+        credentials.client_id = Some("known".into());
+        credentials.client_secret = Some("known-secret".into());
+        credentials.scopes = vec!["special".into()];
+    })
+    .await;
+    let address = Arc::new(Mutex::new(String::new()));
+    let opened = address.clone();
+    login(&name(), &scene.config, scene.data_dir.path(), |url| {
+        url.clone_into(&mut opened.lock().unwrap());
+        browse(url);
+    })
+    .await
+    .unwrap();
+    let address = address.lock().unwrap().clone();
+    let wanted = form(address.split_once('?').unwrap().1);
+    assert_eq!(wanted["client_id"], "known");
+    assert_eq!(wanted["scope"], "special");
+    assert!(wanted["redirect_uri"].starts_with("http://127.0.0.1:"));
+    let is_registration = |path: &str| path == "/as/register";
+    let asked = scene.server.asked();
+    assert!(!asked.iter().any(|asked| is_registration(&asked.path)));
+    let stored = std::fs::read_to_string(scene.file()).unwrap();
+    assert!(
+        !stored.contains("known-secret"),
+        "it is configured, not kept"
+    );
+}
+
+#[tokio::test]
+async fn a_login_that_is_denied_says_why() {
+    let scene = Scene::new(|_| {}).await;
+    scene.change(|behaviour| behaviour.denial = Some("access_denied%1B%5B2J"));
+    let error = scene.login().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r"login was denied: access_denied\u{1b}[2J"
+    );
+    assert!(!scene.file().exists());
+}
+
+#[tokio::test]
+async fn whoever_comes_without_the_state_of_the_login_is_turned_away() {
+    let scene = Scene::new(|_| {}).await;
+    let (turned_away, answers) = tokio::sync::oneshot::channel();
+    login(&name(), &scene.config, scene.data_dir.path(), |url| {
+        let wanted = form(url.split_once('?').unwrap().1);
+        let url = url.to_owned();
+        tokio::spawn(async move {
+            let forged = format!("{}?code=forged&state=wrong", wanted["redirect_uri"]);
+            let answer = reqwest::get(forged).await.unwrap();
+            let _ = turned_away.send(answer.status());
+            browse(&url);
+        });
+    })
+    .await
+    .unwrap();
+    assert_eq!(answers.await.unwrap(), 400);
+    assert_eq!(scene.grants("authorization_code").len(), 1);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_only_where_the_upstream_may_point_to() {
+    let elsewhere = Server::start(|_| status(200)).await;
+    let metadata = "http://169.254.169.254/token".to_owned();
+    for (endpoint, redirect) in [
+        (Some(metadata), None),
+        (None, Some(elsewhere.url("/as/token"))),
+    ] {
+        let scene = Scene::with_account().await;
+        scene.change(|behaviour| {
+            behaviour.token_endpoint = endpoint;
+            behaviour.redirect = redirect;
+        });
+        let connection = open(&scene).await;
+        for id in 1..=2 {
+            assert_eq!(ask(&connection, id).await.unanswered().1, NO_TOKEN);
+        }
+        assert!(scene.presented().is_empty());
+        // The failure of the first holds for the second.
+        assert!(scene.grants("client_credentials").len() <= 1);
+    }
+    assert!(elsewhere.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_that_others_can_read_is_not_used() {
+    let scene = Scene::new(|_| {}).await;
+    scene.login().await.unwrap();
+    let open_to_all = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(scene.file(), open_to_all).unwrap();
+    let connection = open(&scene).await;
+    let (_, error) = ask(&connection, 1).await.unanswered();
+    assert_eq!(error, unauthorized("the stored token cannot be used"));
+    assert!(scene.presented().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_of_another_client_is_not_presented() {
+    let mut scene = Scene::new(|_| {}).await;
+    scene.login().await.unwrap();
+    let credentials = scene.config.credentials.as_mut().unwrap();
+    credentials.client_id = Some("another".into());
+    credentials.grant = Some(OAuthGrant::AuthorizationCode);
+    let connection = open(&scene).await;
+    let (_, error) = ask(&connection, 1).await.unanswered();
+    assert_eq!(error, unauthorized(NEEDS_LOGIN));
+    assert!(scene.presented().is_empty());
+}
+
+#[tokio::test]
+async fn only_addresses_of_the_web_are_opened() {
+    for endpoint in [
+        "file:///bin/sh",
+        "javascript:alert(1)",
+        "http://169.254.169.254/",
+    ] {
+        let scene = Scene::new(|_| {}).await;
+        scene.change(|behaviour| behaviour.authorization_endpoint = Some(endpoint));
+        let opener = |url: &str| panic!("opened {url}");
+        let outcome = login(&name(), &scene.config, scene.data_dir.path(), opener).await;
+        assert_eq!(
+            outcome.unwrap_err().to_string(),
+            "authorization server of the upstream: the address for the browser is not allowed"
+        );
+    }
+}
+
+#[tokio::test]
+async fn http_sse_presents_tokens_too() {
+    let mut scene = Scene::new(|_| {}).await;
+    scene.config.url = Some(format!("sse+{}", scene.server.url("/mcp")));
+    let refused = Connection::open(scene.connector().as_ref()).await;
+    assert_eq!(refused.unwrap_err(), unauthorized(NEEDS_LOGIN));
+    scene.login().await.unwrap();
+    // The server takes the token, and opens no event stream.
+    let refused = Connection::open(scene.connector().as_ref()).await;
+    let opened_none = UpstreamError::Unreachable {
+        reason: "it opened no event stream",
+    };
+    assert_eq!(refused.unwrap_err(), opened_none);
+}
