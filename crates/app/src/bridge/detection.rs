@@ -60,6 +60,7 @@ pub(super) fn tells_the_era(error: &UpstreamError) -> bool {
         }
         UpstreamError::NotStarted { .. }
         | UpstreamError::Unreachable { .. }
+        | UpstreamError::Unauthorized { .. }
         | UpstreamError::SessionExpired
         | UpstreamError::TooLarge { .. } => false,
     }
