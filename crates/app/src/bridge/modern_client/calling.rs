@@ -1,0 +1,383 @@
+//! The way of a request to the legacy server, and of its answer back.
+
+use std::sync::Arc;
+
+use riglm_domain::edit;
+use riglm_domain::message::{Envelope, Message, RequestId};
+use riglm_domain::meta::{PROGRESS_TOKEN, RequestMeta};
+use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::upstream::{Sent, UpstreamError, Work};
+
+use super::Core;
+use super::answers::{self, Input};
+use super::asking::tell_server;
+use super::call::{Call, Client, Ended, Progress, Seat, legacy_id, takes_input};
+use super::connection::Connection;
+use super::request_state::{Purpose, Ticket};
+use super::state::State;
+use super::welcome::{Hello, Welcome};
+
+/// The method that is answered from the handshake.
+const DISCOVER: &str = "server/discover";
+/// How many requests of a client may be on their way.
+const MAX_CALLS: usize = 4_096;
+
+impl Core {
+    /// Sends a request of the client to the server.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        message: &Message,
+        envelope: &Envelope,
+        (method, id): (&str, &RequestId),
+        n_rounds: u32,
+    ) -> Result<Sent, UpstreamError> {
+        let params = message.params(envelope);
+        let meta = RequestMeta::read(params);
+        let hello = Arc::new(Hello::of(&meta));
+        let client = Client::of(id, &meta);
+        let is_full = self.state().calls.len() >= MAX_CALLS;
+        if is_full {
+            let text = "too many requests are in flight; try again when some have ended";
+            self.deliver_error(id, &RpcError::new(RpcErrorCode::LimitReached, text))
+                .await;
+            return Ok(Sent::Delivered);
+        }
+        let number = {
+            let mut state = self.state();
+            let connection = self.connection_for(&mut state, &hello)?;
+            let number = state.next_number();
+            let message = without_answers(message, params, method);
+            let (message, token) = with_own_token(&state, &connection, number, message, &client);
+            state.waiting.insert(id.clone(), number);
+            let call = Call {
+                number,
+                connection,
+                method: method.into(),
+                message: message.with_id(&legacy_id(number)),
+                progress_token: token,
+                seat: Seat::Taken(client),
+                progress: Progress::Waiting,
+                was_resent: false,
+                open: Vec::new(),
+                is_gathering: false,
+                n_rounds,
+                n_keys: 0,
+                digest: if takes_input(method) {
+                    self.seal.digest(params)
+                } else {
+                    Box::default()
+                },
+                turn: Arc::default(),
+            };
+            state.calls.insert(number, call);
+            number
+        };
+        Ok(self.under_way(Arc::clone(self).send_call(number)))
+    }
+
+    /// Sends the message of a call when its connection is open; once more over another one if the
+    /// first did not take it.
+    fn send_call(self: Arc<Self>, number: u64) -> Work {
+        // Boxed, as the end of a call may send it again.
+        Box::pin(async move {
+            while let Some(connection) = self.connection_of(number) {
+                // What waits for a connection that fails is answered by who opens it.
+                let Ok(welcome) = connection.opened().await else {
+                    return;
+                };
+                let Some(message) = self.begin_sending(number) else {
+                    return;
+                };
+                if self.is_discovery(number) {
+                    return self.discover(number, &welcome).await;
+                }
+                let Err(error) = connection.send(message).await else {
+                    return self.sent(number, &connection).await;
+                };
+                if !self.is_moved(number, &connection, &error) {
+                    let ended = Ended::Failed(error);
+                    return self.ended(&connection, number, ended).await;
+                }
+            }
+        })
+    }
+
+    fn connection_of(&self, number: u64) -> Option<Arc<Connection>> {
+        let state = self.state();
+        let call = state.calls.get(&number)?;
+        Some(Arc::clone(&call.connection))
+    }
+
+    fn begin_sending(&self, number: u64) -> Option<Message> {
+        let mut state = self.state();
+        let call = state.calls.get_mut(&number)?;
+        call.progress = Progress::Sending;
+        Some(call.message.clone())
+    }
+
+    fn is_discovery(&self, number: u64) -> bool {
+        let state = self.state();
+        let call = state.calls.get(&number);
+        call.is_some_and(|call| &*call.method == DISCOVER)
+    }
+
+    async fn discover(&self, number: u64, welcome: &Welcome) {
+        let Some(call) = self.state().remove_call(number) else {
+            return;
+        };
+        if let Some(client) = call.client() {
+            self.deliver(answers::discovered(&client.id, welcome), &client.id)
+                .await;
+        }
+    }
+
+    /// Notes that the server has a call: what came meanwhile follows it.
+    async fn sent(self: &Arc<Self>, number: u64, connection: &Arc<Connection>) {
+        let cancellation = {
+            let mut state = self.state();
+            let Some(call) = state.calls.get_mut(&number) else {
+                return;
+            };
+            call.progress = Progress::Sent;
+            if let Seat::Cancelled(message) = &mut call.seat {
+                let message = message.take();
+                state.remove_call(number);
+                message
+            } else {
+                self.adopt_kept(&mut state, number);
+                None
+            }
+        };
+        if let Some(message) = cancellation
+            && let Err(error) = connection.send(message).await
+        {
+            tracing::debug!("a cancellation could not be passed on: {error}");
+        }
+    }
+
+    /// Moves a call that its connection did not take, or whose session the server had forgotten, to
+    /// a new connection, once. Returns whether it did.
+    fn is_moved(
+        self: &Arc<Self>,
+        number: u64,
+        old: &Arc<Connection>,
+        error: &UpstreamError,
+    ) -> bool {
+        if !matches!(
+            error,
+            UpstreamError::SessionExpired | UpstreamError::Lost { .. }
+        ) {
+            return false;
+        }
+        let mut state = self.state();
+        self.retire(&mut state, old);
+        let is_movable = state.calls.get(&number).is_some_and(|call| {
+            let is_here = call.connection.number == old.number;
+            is_here && !call.was_resent && call.client().is_some()
+        });
+        if !is_movable {
+            return false;
+        }
+        let Ok(new) = self.connection_for(&mut state, &old.hello) else {
+            return false;
+        };
+        if let Some(call) = state.calls.get_mut(&number) {
+            call.connection = new;
+            call.was_resent = true;
+            call.progress = Progress::Waiting;
+            call.open.clear();
+        }
+        true
+    }
+
+    /// Takes note that the server will say no more about a call.
+    pub(super) async fn ended(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        number: u64,
+        ended: Ended,
+    ) {
+        if let Ended::Failed(error @ UpstreamError::SessionExpired) = &ended
+            && self.is_moved(number, connection, error)
+        {
+            return self.spawn(Arc::clone(self).send_call(number));
+        }
+        let Some(turn) = self.turn_of(connection, number) else {
+            return;
+        };
+        let _turn = turn.lock().await;
+        let call = {
+            let mut state = self.state();
+            match state.calls.get_mut(&number).map(|call| &mut call.seat) {
+                Some(Seat::Parked { ended: end, .. }) => {
+                    end.get_or_insert(ended);
+                    return;
+                }
+                None => return,
+                Some(Seat::Taken(_) | Seat::Cancelled(_)) => {}
+            }
+            let Some(mut call) = state.remove_call(number) else {
+                return;
+            };
+            self.keep_open(&mut state, &mut call);
+            call
+        };
+        self.finish(&call, ended).await;
+    }
+
+    /// Returns what is to be held while something is said about a call, if it goes over this
+    /// connection.
+    pub(super) fn turn_of(
+        &self,
+        connection: &Connection,
+        number: u64,
+    ) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        let state = self.state();
+        let call = state.calls.get(&number)?;
+        (call.connection.number == connection.number).then(|| Arc::clone(&call.turn))
+    }
+
+    /// Tells the client how a call ended that is in no table any more.
+    pub(super) async fn finish(&self, call: &Call, ended: Ended) {
+        let Some(client) = call.client() else {
+            return;
+        };
+        let (answer, welcome) = match (ended, call.connection.welcome()) {
+            (Ended::Answered(answer), Some(welcome)) => (answer, welcome),
+            (Ended::Answered(_), None) => return self.unanswered(&client.id, super::lost()).await,
+            (Ended::Failed(error), _) => return self.unanswered(&client.id, error).await,
+        };
+        let elicitations = answers::required_elicitations(&answer).filter(|_| call.takes_input());
+        let answer = if let Some(elicitations) = elicitations {
+            self.repeat_after(call, client, &elicitations, &welcome)
+        } else {
+            let answer = answers::modern(&answer, &call.method, &welcome);
+            Some(answer.with_id(&client.id))
+        };
+        self.deliver(answer, &client.id).await;
+    }
+
+    /// Returns the answer that asks the client to visit pages and to make the call again.
+    fn repeat_after(
+        &self,
+        call: &Call,
+        client: &Client,
+        elicitations: &[String],
+        welcome: &Welcome,
+    ) -> Option<Message> {
+        if !call.connection.hello.has_url_elicitation() {
+            return answers::failure(&client.id, &answers::lacks_url_elicitation());
+        }
+        if call.n_rounds >= self.options.max_rounds {
+            return answers::failure(&client.id, &self.too_many_rounds());
+        }
+        let state = self.seal.close(&Ticket {
+            purpose: Purpose::Repeat,
+            n_rounds: call.n_rounds + 1,
+            expires_ms: self.seal.expiry(self.options.state_ttl),
+            principal: self.principal.clone(),
+            method: call.method.clone(),
+            digest: call.digest.clone(),
+        });
+        let keys: Vec<String> = (1..=elicitations.len())
+            .map(|n| format!("elicitation-{n}"))
+            .collect();
+        let inputs = keys.iter().zip(elicitations).map(|(key, params)| Input {
+            key,
+            method: "elicitation/create",
+            params: Some(params),
+        });
+        answers::input_required(&client.id, inputs, &state, welcome)
+    }
+
+    pub(super) fn too_many_rounds(&self) -> RpcError {
+        let text = format!(
+            "the call asked for input more than {} times",
+            self.options.max_rounds
+        );
+        RpcError::new(RpcErrorCode::LimitReached, text)
+    }
+
+    /// Passes on that the client no longer wants a request.
+    pub(super) async fn cancel(self: &Arc<Self>, message: &Message, envelope: &Envelope) {
+        let named = message
+            .params(envelope)
+            .and_then(|params| edit::member(params, "requestId"));
+        let Some(id) = named.and_then(RequestId::from_json) else {
+            return;
+        };
+        if self.stop_listening(&id) {
+            return;
+        }
+        let cancelled = {
+            let mut state = self.state();
+            let Some(number) = state.waiting.remove(&id) else {
+                return;
+            };
+            let cancellation = answers::cancellation(&legacy_id(number), Some((message, envelope)));
+            let Some(call) = state.calls.get_mut(&number) else {
+                return;
+            };
+            let open = std::mem::take(&mut call.open);
+            let connection = Arc::clone(&call.connection);
+            let cancellation = if call.progress == Progress::Sending {
+                call.seat = Seat::Cancelled(cancellation);
+                None
+            } else {
+                let was_sent = call.progress == Progress::Sent;
+                state.remove_call(number);
+                cancellation.filter(|_| was_sent)
+            };
+            (connection, cancellation, open)
+        };
+        let (connection, cancellation, open) = cancelled;
+        let refusals = open.iter().filter_map(|request| {
+            request.refused("the request that this belongs to was cancelled")
+        });
+        let messages: Vec<Message> = cancellation.into_iter().chain(refusals).collect();
+        tell_server(connection, messages).await;
+    }
+}
+
+/// Returns a request without what a retry of it adds.
+fn without_answers(message: &Message, params: Option<&str>, method: &str) -> Message {
+    match params {
+        Some(params) if takes_input(method) && has_answers(params) => {
+            let params = edit::without_member(params, "inputResponses");
+            message.with_params(&edit::without_member(&params, "requestState"))
+        }
+        _ => message.clone(),
+    }
+}
+
+fn has_answers(params: &str) -> bool {
+    ["inputResponses", "requestState"]
+        .iter()
+        .any(|key| edit::member(params, key).is_some())
+}
+
+/// Returns a request and the token of its progress: the client's own, or another one where a call
+/// that was parked still reports under it.
+fn with_own_token(
+    state: &State,
+    connection: &Connection,
+    number: u64,
+    message: Message,
+    client: &Client,
+) -> (Message, Option<RequestId>) {
+    let Some(token) = &client.progress_token else {
+        return (message, None);
+    };
+    if state.call_with_token(connection.number, token).is_none() {
+        return (message, Some(token.clone()));
+    }
+    let own = RequestId::Text(format!("riglm:p:{number}").into());
+    let params = message
+        .single()
+        .and_then(|envelope| message.params(envelope))
+        .map(|params| edit::with_meta(params, &[(PROGRESS_TOKEN, &own.to_json())]));
+    match params {
+        Some(params) => (message.with_params(&params), Some(own)),
+        None => (message, None),
+    }
+}
