@@ -207,7 +207,9 @@ impl Core {
             return self.listen(message, envelope, id).await;
         }
         let params = message.params(envelope);
-        let request_state = params.and_then(|params| edit::member(params, "requestState"));
+        let request_state = params
+            .and_then(|params| edit::member(params, "requestState"))
+            .filter(|state| *state != "null");
         match request_state {
             Some(state) if takes_input(method) => {
                 self.retry(message, envelope, (method, id), state).await

@@ -46,6 +46,8 @@ impl Core {
             .collect();
         for number in expired {
             if let Some(call) = state.remove_call(number) {
+                // The server is still to be told, so that the connection is not idle yet.
+                call.connection.touch();
                 self.give_up(call, "the client did not answer in time");
             }
         }
