@@ -2,10 +2,11 @@
 //!
 //! What a modern client says of itself with each request becomes the handshake of a legacy
 //! connection (`welcome`, `connection`, `opening`); there is one for each set of capabilities and
-//! log level. Requests go down under ids of the bridge's own (`calling`), and their answers get
-//! what modern answers must have (`answers`). What the server asks meanwhile is put to the client
-//! as the answer to its request (`asking`), under a sealed state (`request_state`) with which a
-//! retry goes on (`resuming`). Notifications of changes go to who listens (`listening`).
+//! log level. Requests go down under ids of the bridge's own (`calling`), and their answers
+//! (`ending`) get what modern answers must have (`answers`). What the server asks meanwhile is put
+//! to the client as the answer to its request (`asking`), under a sealed state (`request_state`)
+//! with which a retry goes on (`resuming`). Notifications of changes go to who listens
+//! (`listening`, `subscription`); `sweeping` ends what is over by itself.
 //!
 //! All that is remembered lies in `state`, behind one lock that is never held while waiting.
 
@@ -14,6 +15,7 @@ mod asking;
 mod call;
 mod calling;
 mod connection;
+mod ending;
 mod from_server;
 mod listening;
 mod opening;
