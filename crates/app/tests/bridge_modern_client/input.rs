@@ -213,6 +213,41 @@ async fn a_question_goes_to_the_call_it_came_for_or_else_to_the_newest() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_goes_rather_to_a_call_that_runs_than_to_one_that_waits_for_input() {
+    let scene = Scene::new();
+    scene.call("1").await;
+    scene.call("2").await;
+    let newest = scene.legacy_id("tools/call");
+    scene
+        .say_for(&newest, &asking("7", "roots/list", "{}"))
+        .await;
+    assert_eq!(scene.next().await.related(), "2");
+    scene.ask("8", "roots/list", "{}").await;
+    assert_eq!(scene.next().await.related(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_left_open_of_a_call_that_ended_is_asked_with_the_next_call() {
+    let scene = Scene::new();
+    scene.call("1").await;
+    scene.ask("7", "elicitation/create", FORM).await;
+    scene.ask("8", "roots/list", "{}").await;
+    let (_, state) = scene.asked().await;
+    let id = scene.legacy_id("tools/call");
+    scene.answer(&id, r#""result":{}"#).await;
+    let responses = format!(r#"{{"elicitation-1":{ACCEPT}}}"#);
+    scene.retry("2", &state, &responses).await;
+    assert_eq!(scene.next().await.related(), "2");
+    scene.sees(r#"{"jsonrpc":"2.0","id":7,"result""#).await;
+    scene.call("3").await;
+    let (result, _) = scene.asked().await;
+    assert_eq!(
+        result["inputRequests"],
+        json!({"roots-1": {"method": "roots/list", "params": {}}})
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn roots_that_are_asked_for_right_after_the_handshake_wait_for_a_call() {
     let scene = Scene::new();
     scene.request("1", "tools/list", "", "").await;

@@ -174,8 +174,15 @@ impl Call {
     /// Returns whether a question of the server may be put to its client, now or with the next
     /// retry.
     pub(super) fn can_ask(&self) -> bool {
+        // Before the server has the call, the question is not about it.
+        self.can_ask_if_named() && self.progress == Progress::Sent
+    }
+
+    /// Returns the same for a question that came on behalf of this very call: the server may have
+    /// had it before its sending was over.
+    pub(super) fn can_ask_if_named(&self) -> bool {
         let is_waited_for = match &self.seat {
-            Seat::Taken(_) => self.progress == Progress::Sent,
+            Seat::Taken(_) => true,
             Seat::Parked { ended, .. } => ended.is_none(),
             Seat::Cancelled(_) => false,
         };

@@ -19,10 +19,9 @@ use super::request_state::{Purpose, StateError, Ticket};
 /// What is said to the client when its call is resumed.
 #[derive(Debug)]
 enum Next {
-    /// Nothing: the call goes on.
+    /// Nothing now: the call goes on. What is missing is asked for again a moment later, together
+    /// with what the server asked meanwhile.
     GoOn,
-    /// The answer asks for what is still missing, or says why it cannot.
-    Ask(Option<Message>),
     /// The call ended while it was parked.
     Over(Box<Call>, Ended),
 }
@@ -67,8 +66,8 @@ impl Core {
         };
         match resumed {
             Ok(resumed) => {
-                let (core, id) = (Arc::clone(self), id.clone());
-                Ok(self.under_way(async move { core.go_on(resumed, &id).await }))
+                let core = Arc::clone(self);
+                Ok(self.under_way(async move { core.go_on(resumed).await }))
             }
             Err(error) => {
                 let error = RpcError::new(RpcErrorCode::InvalidParams, error.to_string());
@@ -99,7 +98,6 @@ impl Core {
             replies.extend(request.answered(response));
             false
         });
-        let is_missing = call.open.iter().any(|request| request.key.is_some());
         let seat = std::mem::replace(&mut call.seat, Seat::Taken(client.clone()));
         state.waiting.insert(client.id.clone(), number);
         let ended = match seat {
@@ -110,8 +108,6 @@ impl Core {
             let mut call = state.remove_call(number)?;
             self.keep_open(&mut state, &mut call);
             Next::Over(Box::new(call), ended)
-        } else if is_missing {
-            Next::Ask(self.park(&mut state, number))
         } else {
             if let Some(call) = state.calls.get_mut(&number) {
                 self.gather(call);
@@ -126,7 +122,7 @@ impl Core {
         })
     }
 
-    async fn go_on(self: Arc<Self>, resumed: Resumed, id: &RequestId) {
+    async fn go_on(self: Arc<Self>, resumed: Resumed) {
         let Resumed {
             connection,
             number,
@@ -137,7 +133,6 @@ impl Core {
         self.spawn(async move { core.answer_server(&connection, number, replies).await });
         match next {
             Next::GoOn => {}
-            Next::Ask(answer) => self.deliver(answer, id).await,
             Next::Over(call, ended) => self.finish(&call, ended).await,
         }
     }

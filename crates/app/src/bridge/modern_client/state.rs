@@ -110,7 +110,9 @@ impl State {
     /// Returns the call whose client is to be asked for what the server wants to know: the one that
     /// the transport names, or else the newest that is running, or else the newest that is parked.
     pub(super) fn call_to_ask(&self, number: u64, related: Option<&RequestId>) -> Option<u64> {
-        let named = self.related(number, related).filter(|call| call.can_ask());
+        let named = self
+            .related(number, related)
+            .filter(|call| call.can_ask_if_named());
         let eligible = || {
             let calls = self.calls.values().rev();
             calls.filter(|call| call.connection.number == number && call.can_ask())
