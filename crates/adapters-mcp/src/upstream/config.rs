@@ -11,8 +11,8 @@ use serde::Deserialize;
 use validator::{Validate, ValidationError, ValidationErrors};
 
 use super::credentials::section::UpstreamCredentials;
-use super::http::modern::PARAM_PREFIX;
 use super::limits::UpstreamLimits;
+use riglm_domain::mcp_header::PARAM_PREFIX;
 
 /// How one upstream is reached: a program or a URL.
 #[derive(Clone, Deserialize, Validate)]

@@ -154,7 +154,7 @@ impl Junction {
             self.discard(&mut place).await;
         }
         let connector = WitnessConnector::new(&self.connector, &self.memory);
-        let link = ModernClientLink::new(
+        let link: Arc<dyn UpstreamLink> = ModernClientLink::new(
             Arc::new(connector),
             self.principal.clone(),
             Arc::clone(&self.events),
