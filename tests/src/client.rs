@@ -1,10 +1,12 @@
-//! A raw JSON-RPC client over the three transports.
+//! A raw JSON-RPC client over the three transports, and over the POSTs of revision 2026-07-28.
 //!
 //! It sends texts as they are given and keeps every received message as it was on the wire,
 //! with the stream it came on. Requests of the server are answered from [`Answers`]. Every wait
 //! has a deadline and fails with the history of the conversation.
 
 mod legacy;
+mod mirrors;
+mod modern;
 mod stdio;
 mod streamable;
 
@@ -18,6 +20,7 @@ use url::Url;
 use crate::answers::Answers;
 use crate::envelope::{Envelope, string_at};
 use crate::inbox::{Inbox, Received, Stream};
+use crate::messages;
 use crate::process::Process;
 
 /// How long a client waits for a message unless told otherwise.
@@ -39,6 +42,7 @@ enum Link {
     Stdio(stdio::Stdio),
     Streamable(streamable::Streamable),
     Legacy(legacy::Legacy),
+    Modern(modern::Modern),
 }
 
 #[derive(Debug)]
@@ -77,6 +81,7 @@ impl Shared {
             Link::Stdio(link) => link.send(self, text).await,
             Link::Streamable(link) => link.post(self, text).await,
             Link::Legacy(link) => link.post(self, text).await,
+            Link::Modern(link) => link.post(self, text, &[]).await,
         }
     }
 }
@@ -102,6 +107,13 @@ impl RawClient {
     pub fn streamable(url: &Url, answers: Answers) -> Self {
         let link = Link::Streamable(streamable::Streamable::new(url.clone()));
         Self::new(Shared::new(link, answers), None)
+    }
+
+    /// Returns a client of an HTTP endpoint that speaks revision 2026-07-28: each message is a POST
+    /// with the headers that follow from it.
+    pub fn modern(url: &Url) -> Self {
+        let link = Link::Modern(modern::Modern::new(url.clone()));
+        Self::new(Shared::new(link, Answers::default()), None)
     }
 
     /// Opens the event stream of an HTTP+SSE server and waits for its endpoint.
@@ -141,7 +153,38 @@ impl RawClient {
         match &self.shared.link {
             Link::Streamable(link) => link.set_header(name, value),
             Link::Legacy(link) => link.set_header(name, value),
+            Link::Modern(link) => link.set_header(name, value),
             Link::Stdio(_) => {}
+        }
+    }
+
+    /// Sends a text with other headers than those that follow from it: another value, or none.
+    /// Only over HTTP of revision 2026-07-28.
+    pub async fn send_with(&self, text: &str, headers: &[(&str, Option<&str>)]) -> Delivery {
+        let Link::Modern(link) = &self.shared.link else {
+            self.fail("only POSTs of revision 2026-07-28 have headers of their own");
+        };
+        self.shared.inbox.note(format!("-> {headers:?} {text}"));
+        let sent = link.post(&self.shared, text, headers);
+        match tokio::time::timeout(self.patience, sent).await {
+            Ok(delivery) => delivery,
+            Err(_) => self.fail(&format!("the sending of {} did not end", short(text))),
+        }
+    }
+
+    /// Cancels the request with this raw id as its transport does it: by closing the stream of its
+    /// POST, or by a message.
+    pub async fn cancel(&self, id: &str) {
+        match &self.shared.link {
+            Link::Modern(link) => {
+                self.shared
+                    .inbox
+                    .note(format!("!! closes the stream of {id}"));
+                link.close_stream(id);
+            }
+            _ => {
+                self.send(&messages::cancelled(id)).await;
+            }
         }
     }
 
@@ -279,6 +322,7 @@ impl RawClient {
         match &self.shared.link {
             Link::Streamable(link) => link.drop_streams(),
             Link::Legacy(link) => link.drop_stream(),
+            Link::Modern(link) => link.drop_streams(),
             Link::Stdio(_) => {}
         }
     }

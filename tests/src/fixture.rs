@@ -34,6 +34,8 @@ impl Transport {
 pub enum Server {
     /// The server of this library, by the path of its program.
     Odd(PathBuf),
+    /// The same with further arguments, for example `["--era", "modern"]`.
+    OddWith(PathBuf, Vec<String>),
     /// The npm package `@modelcontextprotocol/server-everything`.
     Everything,
 }
@@ -54,7 +56,8 @@ impl Server {
     /// Starts the server, or over stdio only names its command.
     pub async fn start(&self, transport: Transport) -> Upstream {
         match self {
-            Self::Odd(program) => start_odd(program, transport).await,
+            Self::Odd(program) => start_odd(program, &[], transport).await,
+            Self::OddWith(program, arguments) => start_odd(program, arguments, transport).await,
             Self::Everything => start_everything(transport).await,
         }
     }
@@ -91,6 +94,14 @@ impl Upstream {
         }
     }
 
+    /// Returns a client that speaks revision 2026-07-28 with the server directly.
+    pub fn modern_client(&self) -> RawClient {
+        match &self.url {
+            None => RawClient::stdio(self.command(), Answers::default()),
+            Some(url) => RawClient::modern(url),
+        }
+    }
+
     /// Returns the process of a server over HTTP.
     pub fn process(&mut self) -> &mut Process {
         self.process
@@ -123,12 +134,14 @@ impl Upstream {
     }
 }
 
-async fn start_odd(program: &Path, transport: Transport) -> Upstream {
+async fn start_odd(program: &Path, arguments: &[String], transport: Transport) -> Upstream {
     let program = program.display().to_string();
     if transport == Transport::Stdio {
-        return Upstream::of_command(vec![program, "stdio".into()]);
+        let words = [&[program, "stdio".into()], arguments].concat();
+        return Upstream::of_command(words);
     }
-    let process = Process::spawn(process::command(&program, &["http"]));
+    let words = [&["http".to_owned()], arguments].concat();
+    let process = Process::spawn(process::command(&program, &words));
     let base: Url = process
         .line(START, "the address", |line| {
             line.strip_prefix("listening on ")?.parse().ok()

@@ -92,6 +92,20 @@ pub struct Line {
 }
 
 impl Line {
+    /// Connects a client that speaks revision 2026-07-28 through the proxy to `upstream`.
+    pub async fn modern(downstream: Transport, upstream: &Upstream, options: &Options) -> Self {
+        if downstream == Transport::Stdio {
+            return Self::through(downstream, upstream, options, Answers::default()).await;
+        }
+        let data_dir = TempDir::new().expect("a temporary folder can be made");
+        let riglm = Riglm::serve(upstream, data_dir.path(), options).await;
+        Self {
+            client: RawClient::modern(&riglm.url),
+            riglm: Some(riglm),
+            data_dir,
+        }
+    }
+
     /// Connects a client over `downstream` through the proxy to `upstream`.
     pub async fn through(
         downstream: Transport,

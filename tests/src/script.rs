@@ -13,6 +13,7 @@ enum Part {
     Send(String),
     AwaitAnswer(String),
     AwaitMethod(String, usize),
+    Cancel(String),
     Initialize(String),
     Pause(Duration),
 }
@@ -69,6 +70,13 @@ impl Step {
     #[must_use]
     pub fn sees(mut self, method: &str, count: usize) -> Self {
         self.parts.push(Part::AwaitMethod(method.to_owned(), count));
+        self
+    }
+
+    /// Then cancels the request with this raw id as its transport does it.
+    #[must_use]
+    pub fn cancel(mut self, id: &str) -> Self {
+        self.parts.push(Part::Cancel(id.to_owned()));
         self
     }
 
@@ -129,6 +137,7 @@ async fn hold(client: &RawClient, part: &Part, start: usize) {
         Part::AwaitMethod(method, count) => {
             client.method_after(start, method, *count).await;
         }
+        Part::Cancel(id) => client.cancel(id).await,
         Part::Initialize(text) => {
             client.initialize(text).await;
         }

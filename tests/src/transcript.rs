@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, raw_at};
 use crate::inbox::Received;
 use crate::normalise::Masks;
+
+/// Where a notification says which subscription it belongs to; each has a stream of its own.
+const SUBSCRIPTION: [&str; 3] = ["params", "_meta", "io.modelcontextprotocol/subscriptionId"];
 
 /// The messages that were received in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +75,10 @@ fn group(message: &str) -> String {
     let envelopes = Envelope::all(message);
     match envelopes.first() {
         Some(first) => match first.method() {
-            Some(method) => format!("0 {method}"),
+            Some(method) => format!(
+                "0 {method} {}",
+                raw_at(message, &SUBSCRIPTION).unwrap_or_default()
+            ),
             None => format!("1 {}", first.id().unwrap_or_default()),
         },
         None => "2".into(),

@@ -214,7 +214,7 @@ impl Drop for Streamable {
     }
 }
 
-fn is_event_stream(response: &Response<Incoming>) -> bool {
+pub(super) fn is_event_stream(response: &Response<Incoming>) -> bool {
     response.status().is_success()
         && response
             .headers()
@@ -222,7 +222,7 @@ fn is_event_stream(response: &Response<Incoming>) -> bool {
             .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }
 
-fn set(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
+pub(super) fn set(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
     headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
     headers.push((name.to_owned(), value.to_owned()));
 }
