@@ -1,17 +1,21 @@
 //! A server that says unusual but legal things, and misbehaves when a tool asks it to.
 //!
 //! It writes its messages as literal text, so that number forms, key order, explicit nulls and
-//! unknown fields are exactly those that a test compares. The same sessions are served over
-//! stdio, Streamable HTTP and HTTP+SSE.
+//! unknown fields are exactly those that a test compares. Legacy sessions are served over stdio,
+//! Streamable HTTP and HTTP+SSE; requests of revision 2026-07-28 (`modern`) over stdio and HTTP.
 
 mod catalog;
 mod http_server;
 mod legacy_http;
+mod modern;
 mod outlet;
+mod plain;
 mod session;
+mod settings;
 mod stdio_server;
 mod streams;
 mod tools;
 
 pub use http_server::serve as serve_http;
+pub use settings::{Era, Settings};
 pub use stdio_server::serve as serve_stdio;

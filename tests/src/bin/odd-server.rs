@@ -1,22 +1,36 @@
-//! The unusual server as a program: `odd-server stdio` or `odd-server http`.
+//! The unusual server as a program: `odd-server stdio|http [--era legacy|modern|dual] [--tools N]
+//! [--delay MS] [--name NAME]`.
 //!
 //! Over HTTP it prints `listening on http://127.0.0.1:PORT` to standard error and serves `/mcp`,
-//! `/sse` with `/messages`, and `/stats`.
+//! `/stats` and, unless it is modern alone, `/sse` with `/messages`.
 
 use std::process::ExitCode;
 
+use riglm_tests::odd::{self, Settings};
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("stdio") => riglm_tests::odd::serve_stdio().await,
-        Some("http") => {
-            if let Err(error) = riglm_tests::odd::serve_http().await {
+    let mut arguments = std::env::args().skip(1);
+    let transport = arguments.next().unwrap_or_default();
+    let settings = match Settings::parse(&arguments.collect::<Vec<_>>()) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    match transport.as_str() {
+        "stdio" => odd::serve_stdio(settings).await,
+        "http" => {
+            if let Err(error) = odd::serve_http(settings).await {
                 eprintln!("{error}");
                 return ExitCode::FAILURE;
             }
         }
         _ => {
-            eprintln!("usage: odd-server stdio|http");
+            eprintln!(
+                "usage: odd-server stdio|http [--era legacy|modern|dual] [--tools N] [--delay MS] [--name NAME]"
+            );
             return ExitCode::from(2);
         }
     }

@@ -16,8 +16,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::legacy_http;
+use super::modern::{World, is_modern_http, take_http};
 use super::outlet::Outlet;
 use super::session::Session;
+use super::settings::{Era, Settings};
 use super::streams::{Sessions, Streams};
 use crate::envelope::{Envelope, quoted};
 
@@ -25,14 +27,31 @@ use crate::envelope::{Envelope, quoted};
 const BODY_LIMIT: usize = 64 << 20;
 
 /// What all connections share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Server {
+    pub(super) settings: Arc<Settings>,
+    world: Arc<World>,
     pub(super) sessions: Sessions<(Arc<Session>, Option<Arc<Streams>>)>,
     pub(super) opened: AtomicUsize,
     deleted: AtomicUsize,
 }
 
 impl Server {
+    fn new(settings: Settings) -> Self {
+        let settings = Arc::new(settings);
+        Self {
+            world: World::new(Arc::clone(&settings)),
+            settings,
+            sessions: Sessions::default(),
+            opened: AtomicUsize::new(0),
+            deleted: AtomicUsize::new(0),
+        }
+    }
+
+    fn is_modern_only(&self) -> bool {
+        self.settings.era == Era::Modern
+    }
+
     pub(super) fn next_id(&self, prefix: &str) -> String {
         let n = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
         format!("{prefix}-{n}")
@@ -52,21 +71,34 @@ impl Server {
 /// # Errors
 ///
 /// Returns the error of the listener.
-pub async fn serve() -> io::Result<()> {
+pub async fn serve(settings: Settings) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("listening on http://{}", listener.local_addr()?);
-    let router = Router::new()
+    let server = Server::new(settings);
+    let mut router = Router::new()
         .route("/mcp", post(take).get(listen).delete(end))
-        .route("/sse", get(legacy_http::open))
-        .route("/messages", post(legacy_http::take))
-        .route("/stats", get(stats))
+        .route("/stats", get(stats));
+    if !server.is_modern_only() {
+        router = router
+            .route("/sse", get(legacy_http::open))
+            .route("/messages", post(legacy_http::take));
+    }
+    let router = router
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(Arc::new(Server::default()));
+        .with_state(Arc::new(server));
     axum::serve(listener, router).await
 }
 
 async fn take(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes) -> Response {
     let text = String::from_utf8_lossy(&body).into_owned();
+    let is_modern = match server.settings.era {
+        Era::Legacy => false,
+        Era::Modern => true,
+        Era::Dual => is_modern_http(&headers, &text),
+    };
+    if is_modern {
+        return take_http(&server.world, &headers, &text).await;
+    }
     let envelopes = Envelope::all(&text);
     let is_initialize = envelopes
         .iter()
@@ -105,7 +137,10 @@ async fn take(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes
 fn create(server: &Server) -> (String, (Arc<Session>, Option<Arc<Streams>>)) {
     let id = server.next_id("odd-session");
     let streams = Arc::new(Streams::default());
-    let session = Session::new(Outlet::Streams(Arc::clone(&streams)));
+    let session = Session::new(
+        Outlet::Streams(Arc::clone(&streams)),
+        Arc::clone(&server.settings),
+    );
     let entry = (session, Some(streams));
     server
         .sessions
@@ -116,6 +151,9 @@ fn create(server: &Server) -> (String, (Arc<Session>, Option<Arc<Streams>>)) {
 }
 
 async fn listen(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    if server.is_modern_only() {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
     let found = session_id(&headers).and_then(|id| server.session(&id));
     let Some((_, Some(streams))) = found else {
         return refuse(StatusCode::NOT_FOUND, "odd: no such session");
@@ -130,6 +168,9 @@ async fn listen(State(server): State<Arc<Server>>, headers: HeaderMap) -> Respon
 }
 
 async fn end(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    if server.is_modern_only() {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
     let removed = session_id(&headers).and_then(|id| {
         server
             .sessions

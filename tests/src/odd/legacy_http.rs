@@ -27,7 +27,10 @@ pub(super) async fn open(State(server): State<Arc<Server>>) -> Response {
     let endpoint = format!("event: endpoint\ndata: /messages?sessionId={id}\n\n");
     // The queue is new and has room for its first event.
     let _ = pipe.try_send(Bytes::from(endpoint));
-    let session = Session::new(Outlet::Pipe(pipe, Framing::Events));
+    let session = Session::new(
+        Outlet::Pipe(pipe, Framing::Events),
+        Arc::clone(&server.settings),
+    );
     server
         .sessions
         .lock()

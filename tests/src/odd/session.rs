@@ -6,10 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::catalog;
 use super::outlet::{Outlet, Route};
+use super::plain::{self, Plain};
+use super::settings::Settings;
 use super::tools;
 use crate::envelope::{Envelope, quoted, raw_at, string_at};
 
@@ -20,8 +22,10 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) outlet: Outlet,
+    settings: Arc<Settings>,
     pending: Mutex<HashMap<String, oneshot::Sender<String>>>,
     cancels: Mutex<HashMap<String, Arc<Notify>>>,
+    pub(super) cancelled: watch::Sender<usize>,
     seen: Mutex<Seen>,
     asked: AtomicUsize,
 }
@@ -37,14 +41,20 @@ pub(super) struct Seen {
     pub(super) notifications: Vec<String>,
     /// How many tool calls arrived.
     pub(super) n_calls: usize,
+    /// The resources that are subscribed to.
+    pub(super) subscribed: Vec<String>,
+    /// The level of the log that was set last.
+    pub(super) level: String,
 }
 
 impl Session {
-    pub(super) fn new(outlet: Outlet) -> Arc<Self> {
+    pub(super) fn new(outlet: Outlet, settings: Arc<Settings>) -> Arc<Self> {
         Arc::new(Self {
             outlet,
+            settings,
             pending: Mutex::default(),
             cancels: Mutex::default(),
+            cancelled: watch::Sender::new(0),
             seen: Mutex::default(),
             asked: AtomicUsize::new(0),
         })
@@ -125,6 +135,14 @@ impl Session {
     async fn answer(self: &Arc<Self>, request: &Asked) -> Option<String> {
         let id = &request.id;
         let params = request.params.as_str();
+        if request.method != "initialize" && request.method != "ping" {
+            self.settings.pause().await;
+        }
+        match plain::answer(&self.settings, &request.method, params) {
+            Some(Plain::Members(members)) => return Some(result_of(id, &format!("{{{members}}}"))),
+            Some(Plain::Invalid(message)) => return Some(error(id, -32602, message, "null")),
+            None => {}
+        }
         let result = match request.method.as_str() {
             "initialize" => self.initialize(params),
             "ping" => "{}".to_owned(),
@@ -149,8 +167,25 @@ impl Session {
                 r#"{"resourceTemplates":[{"uriTemplate":"odd://r/{id}","name":"r","x":1.0}]}"#
                     .into()
             }
-            "resources/read" => resource(params),
-            "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
+            "resources/read" => {
+                let uri = string_at(params, &["uri"]).unwrap_or_default();
+                if uri.starts_with("odd://missing") {
+                    let data = format!(r#"{{"uri":{}}}"#, quoted(&uri));
+                    return Some(error(id, -32002, "odd: no such resource", &data));
+                }
+                resource(params)
+            }
+            "resources/subscribe" => {
+                self.subscribe(params, Vec::push);
+                r#"{"x-done":null}"#.into()
+            }
+            "resources/unsubscribe" => {
+                self.subscribe(params, |uris, uri| uris.retain(|known| *known != uri));
+                r#"{"x-done":null}"#.into()
+            }
+            "logging/setLevel" => {
+                let level = string_at(params, &["level"]).unwrap_or_default();
+                self.seen(|seen| seen.level = level);
                 r#"{"x-done":null}"#.into()
             }
             "prompts/list" => catalog::PROMPTS.to_owned(),
@@ -173,6 +208,11 @@ impl Session {
             }
         };
         Some(result_of(id, &result))
+    }
+
+    fn subscribe(&self, params: &str, change: impl FnOnce(&mut Vec<String>, String)) {
+        let uri = string_at(params, &["uri"]).unwrap_or_default();
+        self.seen(|seen| change(&mut seen.subscribed, uri));
     }
 
     fn initialize(&self, params: &str) -> String {

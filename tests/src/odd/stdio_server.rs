@@ -1,27 +1,54 @@
 //! The unusual server over standard input and output.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
+use super::modern::{Exchange, World, is_modern};
 use super::outlet::{Framing, Outlet};
 use super::session::Session;
+use super::settings::{Era, Settings};
 use super::streams::QUEUE;
+use crate::envelope::Envelope;
 
-/// Serves one session until standard input ends.
-pub async fn serve() {
+/// Serves one session, and requests without one, until standard input ends.
+pub async fn serve(settings: Settings) {
     let (pipe, queue) = mpsc::channel(QUEUE);
-    let session = Session::new(Outlet::Pipe(pipe, Framing::Lines));
+    let outlet = Outlet::Pipe(pipe, Framing::Lines);
+    let settings = Arc::new(settings);
+    let world = World::new(Arc::clone(&settings));
+    let session = Session::new(outlet.clone(), Arc::clone(&settings));
     let writer = tokio::spawn(write(queue));
     let mut input = BufReader::new(tokio::io::stdin());
     let mut line = Vec::new();
     while matches!(input.read_until(b'\n', &mut line).await, Ok(1..)) {
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         line.clear();
-        session.accept(text).await;
+        if settings.era == Era::Legacy || !take_modern(&world, settings.era, &outlet, &text) {
+            session.accept(text).await;
+        }
     }
     // Answers that are still being made have no reader any more.
     writer.abort();
+}
+
+/// Takes in what is of the modern era and returns whether the message was.
+fn take_modern(world: &Arc<World>, era: Era, outlet: &Outlet, text: &str) -> bool {
+    let Some(envelope) = Envelope::one(text) else {
+        return false;
+    };
+    if envelope.method().as_deref() == Some("notifications/cancelled") && world.cancel(&envelope) {
+        return true;
+    }
+    if era == Era::Dual && !is_modern(text, &envelope) {
+        return false;
+    }
+    if let Some(exchange) = Exchange::read(&envelope, "null", outlet.clone()) {
+        world.accept(exchange);
+    }
+    true
 }
 
 async fn write(mut queue: mpsc::Receiver<Bytes>) {

@@ -8,6 +8,9 @@ use super::outlet::{Outlet, Route};
 use super::session::{Asked, Session, error, result_of};
 use crate::envelope::{integer_at, quoted, raw_at, string_at};
 
+/// How long a tool waits for something to happen elsewhere.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// Answers a call; `None` when no answer is to be sent.
 pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<String> {
     let id = request.id.as_str();
@@ -66,7 +69,19 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             r#"{"content":[]}"#.into()
         }
         "sample" | "elicit" | "roots" | "ping_client" | "custom_request" => {
-            ask_client(session, &here, &name).await
+            said(&ask_client(session, &here, &name).await)
+        }
+        "two_rounds" => {
+            let first = ask_client(session, &here, "elicit").await;
+            let second = ask_client(session, &here, "sample").await;
+            said(&format!("[{first},{second}]"))
+        }
+        "both" => {
+            let (first, second) = tokio::join!(
+                ask_client(session, &here, "elicit"),
+                ask_client(session, &here, "sample")
+            );
+            said(&format!("[{first},{second}]"))
         }
         "progress" | "order" | "notify" | "change_list" | "log" | "update_resource" => {
             let pace = (number("steps", 3), Duration::from_millis(number("ms", 0)));
@@ -88,7 +103,42 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
                 .await;
             return None;
         }
+        "slow" | "await_cancelled" | "state" => return watch(session, request, &name).await,
         _ => return misbehave(session, &name, id, &arguments).await,
+    };
+    Some(result_of(id, &result))
+}
+
+/// Answers the tools that show what became of a request elsewhere.
+async fn watch(session: &Arc<Session>, request: &Asked, name: &str) -> Option<String> {
+    let id = request.id.as_str();
+    let result = match name {
+        "slow" => {
+            let pace = (1, Duration::ZERO);
+            let here = Route::Request(id.to_owned());
+            tell_client(session, &here, "progress", request, pace).await;
+            session.cancel_of(id).notified().await;
+            session.cancelled.send_modify(|count| *count += 1);
+            return None;
+        }
+        "await_cancelled" => {
+            let wanted = integer_at(&request.params, &["arguments", "count"]).unwrap_or(1);
+            let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+            let mut cancelled = session.cancelled.subscribe();
+            let seen = cancelled.wait_for(|count| *count >= wanted);
+            let seen = tokio::time::timeout(PATIENCE, seen).await.is_ok();
+            format!(r#"{{"content":[],"structuredContent":{{"seen":{seen}}}}}"#)
+        }
+        _ => {
+            let (subscribed, level) =
+                session.seen(|seen| (seen.subscribed.clone(), seen.level.clone()));
+            let uris: Vec<String> = subscribed.iter().map(|uri| quoted(uri)).collect();
+            format!(
+                r#"{{"content":[],"structuredContent":{{"subscribed":[{}],"level":{}}}}}"#,
+                uris.join(","),
+                quoted(&level)
+            )
+        }
     };
     Some(result_of(id, &result))
 }
@@ -112,7 +162,7 @@ fn seen(session: &Session) -> String {
     )
 }
 
-/// Asks the client something and returns its whole answer as the text of a result.
+/// Asks the client something and returns its whole answer.
 async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
     let (method, params) = match tool {
         "sample" => (
@@ -128,7 +178,16 @@ async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
         _ => ("odd/ask", r#"[1.0,{"b":1,"a":2}]"#),
     };
     let answer = session.ask(here, method, params).await;
-    let text = answer.map_or_else(|| "null".into(), |answer| quoted(&answer));
+    answer.unwrap_or_default()
+}
+
+/// Returns a result whose text is what the client said; `null` for nothing.
+fn said(answer: &str) -> String {
+    let text = if answer.is_empty() {
+        "null".into()
+    } else {
+        quoted(answer)
+    };
     format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)
 }
 

@@ -1,0 +1,87 @@
+//! The POST of revision 2026-07-28: strict headers, a body or a stream for each request.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+use tokio::sync::mpsc;
+
+use super::{Exchange, World, asking, headers, request};
+use crate::envelope::{Envelope, integer_at};
+use crate::odd::http_server::event_stream;
+use crate::odd::outlet::{Framing, Outlet};
+use crate::odd::session::error;
+use crate::odd::streams::QUEUE;
+
+/// Returns whether a POST is of the modern era, by its header or its body.
+pub(in crate::odd) fn is_modern(headers: &HeaderMap, text: &str) -> bool {
+    let is_named = headers
+        .get("mcp-protocol-version")
+        .is_some_and(|value| value.as_bytes() == super::REVISION.as_bytes());
+    let is_stated = Envelope::one(text).is_some_and(|envelope| request::is_modern(text, &envelope));
+    is_named || is_stated
+}
+
+/// Takes in the body of a POST.
+pub(in crate::odd) async fn take(world: &Arc<World>, headers: &HeaderMap, text: &str) -> Response {
+    let Some(envelope) = Envelope::one(text) else {
+        return refuse(
+            400,
+            &error("null", -32600, "odd: one message a POST", "null"),
+        );
+    };
+    if envelope.is_response() {
+        return refuse(400, &error("null", -32600, "odd: nobody asked", "null"));
+    }
+    let (pipe, mut events) = mpsc::channel(QUEUE);
+    let out = Outlet::Pipe(pipe, Framing::Events);
+    let Some(exchange) = Exchange::read(&envelope, &headers::mcp_headers(headers), out) else {
+        return StatusCode::ACCEPTED.into_response();
+    };
+    if let Some(message) = headers::mismatch(headers, text, &envelope) {
+        return refuse(400, &error(&exchange.id, -32020, &message, "null"));
+    }
+    if let Some(refusal) = request::refusal(&world.settings, &exchange) {
+        return refuse(400, &refusal);
+    }
+    let is_stream = streams(&exchange);
+    world.accept(exchange);
+    if is_stream {
+        return event_stream(None, events);
+    }
+    let event = events.recv().await.unwrap_or_default();
+    let mut decoder = crate::sse::Decoder::default();
+    let body = decoder.feed(&event).pop().unwrap_or_default().data;
+    refuse(status_of(&body), &body)
+}
+
+/// Returns whether a request is answered by a stream: calls of tools and subscriptions are, unless
+/// an error of the protocol is the whole answer.
+fn streams(exchange: &Exchange) -> bool {
+    match exchange.method.as_str() {
+        "tools/call" => exchange
+            .param(&["name"])
+            .and_then(|name| serde_json::from_str::<String>(&name).ok())
+            .is_none_or(|name| asking::lacks(exchange, &name).is_none()),
+        "subscriptions/listen" => true,
+        _ => false,
+    }
+}
+
+fn status_of(body: &str) -> u16 {
+    match integer_at(body, &["error", "code"]) {
+        Some(-32601) => 404,
+        Some(-32021) => 400,
+        _ => 200,
+    }
+}
+
+/// Answers with a JSON body, printed over several lines.
+fn refuse(status: u16, body: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = format!(
+        "\n{}\r\n",
+        body.replace(r#","jsonrpc""#, ",\r\n\t \"jsonrpc\"")
+    );
+    (status, [("content-type", "application/json")], body).into_response()
+}
