@@ -7,6 +7,8 @@
 mod bad_input;
 mod comparison;
 mod everything_script;
+mod modern_script;
+mod modern_transparency;
 mod odd_script;
 mod order;
 mod pairings;
@@ -26,6 +28,22 @@ use riglm_tests::riglm::{Line, Options};
 /// Returns the unusual server.
 fn odd() -> Server {
     Server::Odd(PathBuf::from(env!("CARGO_BIN_EXE_odd-server")))
+}
+
+/// Returns the unusual server with these arguments.
+fn odd_with(arguments: &[&str]) -> Server {
+    let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+    Server::OddWith(PathBuf::from(env!("CARGO_BIN_EXE_odd-server")), arguments)
+}
+
+/// Returns the unusual server of revision 2026-07-28 alone.
+fn modern_odd() -> Server {
+    odd_with(&["--era", "modern"])
+}
+
+/// Returns the unusual server of both eras.
+fn dual_odd() -> Server {
+    odd_with(&["--era", "dual"])
 }
 
 /// Returns the command of the unusual server over stdio.
