@@ -6,7 +6,9 @@
 
 mod bad_input;
 mod comparison;
+mod era_matrix;
 mod everything_script;
+mod modern_refusals;
 mod modern_script;
 mod modern_transparency;
 mod odd_script;

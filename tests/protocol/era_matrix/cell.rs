@@ -1,0 +1,232 @@
+//! A client and a server of given eras, and how the client says the same things in its own era.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::envelope::{Envelope, raw_at, string_at};
+use riglm_tests::fixture::Upstream;
+use riglm_tests::inbox::Received;
+use riglm_tests::messages::{initialize, initialize_with, request_with};
+use riglm_tests::modern::{Meta, Rounds};
+use riglm_tests::riglm::{Line, Options, Riglm};
+use tempfile::TempDir;
+
+use super::{Era, Side, sentence};
+use crate::{modern_odd, odd};
+
+/// How long a cell waits for a message.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether the proxy stands between the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Direct,
+    Proxied,
+}
+
+/// One cell of the table.
+pub(super) struct Cell {
+    pub(super) client: RawClient,
+    pub(super) client_era: Era,
+    pub(super) server_era: Era,
+    pub(super) sentence: Option<&'static str>,
+    /// What a modern client says it can do.
+    meta: Mutex<Meta>,
+    n_asked: AtomicUsize,
+    _kept: (Upstream, Option<Riglm>, Option<TempDir>),
+}
+
+impl Cell {
+    /// Starts the server, the proxy where one is wanted, and the client; nothing is sent yet.
+    pub(super) async fn open(route: Route, client: Side, server: Side, feature: &str) -> Self {
+        let (client_era, downstream) = client;
+        let (server_era, upstream) = server;
+        let upstream = match server_era {
+            Era::Legacy => odd().start(upstream).await,
+            Era::Modern => modern_odd().start(upstream).await,
+        };
+        let (raw, riglm, data_dir) = match (route, client_era) {
+            (Route::Direct, Era::Legacy) => (upstream.client(answers()).await, None, None),
+            (Route::Direct, Era::Modern) => (upstream.modern_client(), None, None),
+            (Route::Proxied, era) => {
+                let options = Options::default();
+                let line = match era {
+                    Era::Legacy => Line::through(downstream, &upstream, &options, answers()).await,
+                    Era::Modern => Line::modern(downstream, &upstream, &options).await,
+                };
+                (line.client, line.riglm, Some(line.data_dir))
+            }
+        };
+        Self {
+            client: raw.with_patience(PATIENCE),
+            client_era,
+            server_era,
+            sentence: sentence(feature, client_era, server_era),
+            meta: Mutex::new(Meta::default()),
+            n_asked: AtomicUsize::new(0),
+            _kept: (upstream, riglm, data_dir),
+        }
+    }
+
+    /// Opens the session of a legacy client and returns the answer; a modern client has none.
+    pub(super) async fn start(&self) -> Option<Received> {
+        match self.client_era {
+            Era::Legacy => {
+                let text = initialize("\"init\"", "2025-11-25");
+                Some(self.client.initialize(&text).await)
+            }
+            Era::Modern => None,
+        }
+    }
+
+    /// Opens the session of a client with these capabilities.
+    pub(super) async fn start_with(&self, capabilities: &str) {
+        match self.client_era {
+            Era::Legacy => {
+                let text = initialize_with("\"init\"", "2025-11-25", capabilities);
+                self.client.initialize(&text).await;
+            }
+            Era::Modern => {
+                let meta = Meta::default().with_capabilities(capabilities);
+                *self.meta.lock().expect("no holder of the metadata panics") = meta;
+            }
+        }
+    }
+
+    /// Returns what requests of a modern client say of it.
+    pub(super) fn meta(&self) -> Meta {
+        self.meta
+            .lock()
+            .expect("no holder of the metadata panics")
+            .clone()
+    }
+
+    /// Returns an id that no other request of the cell has.
+    pub(super) fn next_id(&self) -> String {
+        let n = self.n_asked.fetch_add(1, Ordering::Relaxed);
+        if n.is_multiple_of(2) {
+            format!("{n}")
+        } else {
+            format!("\"cell {n}\"")
+        }
+    }
+
+    /// Returns a request with raw members of its params and of `_meta`, without braces.
+    pub(super) fn text(&self, id: &str, method: &str, params: &str, meta: &str) -> String {
+        match self.client_era {
+            Era::Modern if meta.is_empty() => self.meta().request(id, method, params),
+            Era::Modern => self.meta().and(meta).request(id, method, params),
+            Era::Legacy => {
+                let meta = if meta.is_empty() {
+                    String::new()
+                } else {
+                    format!(r#""_meta":{{{meta}}}"#)
+                };
+                let members: Vec<&str> = [params, &meta]
+                    .into_iter()
+                    .filter(|members| !members.is_empty())
+                    .collect();
+                request_with(id, method, &format!("{{{}}}", members.join(",")))
+            }
+        }
+    }
+
+    /// Sends a request and returns its answer.
+    pub(super) async fn ask(&self, method: &str, params: &str) -> Received {
+        let text = self.text(&self.next_id(), method, params, "");
+        self.client.request(&text).await
+    }
+
+    /// Calls a tool and returns the answer.
+    pub(super) async fn call(&self, tool: &str, arguments: &str) -> Received {
+        self.ask("tools/call", &call_params(tool, arguments)).await
+    }
+
+    /// Calls a tool that asks its client, answers everything, and returns the result with the
+    /// number of requests that the client answered.
+    pub(super) async fn resolved(&self, tool: &str) -> (String, usize) {
+        match self.client_era {
+            Era::Legacy => {
+                let start = self.client.n_received();
+                let answer = self.call(tool, "{}").await;
+                let received = self.client.received().split_off(start);
+                let asked = received
+                    .iter()
+                    .flat_map(|message| Envelope::all(&message.text))
+                    .filter(Envelope::is_request)
+                    .count();
+                (self.result(&answer), asked)
+            }
+            Era::Modern => {
+                let asked = AtomicUsize::new(0);
+                let rounds = Rounds::new(&self.client, &self.meta());
+                let received = rounds
+                    .resolve("tools/call", &call_params(tool, "{}"), |request| {
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        canned(request)
+                    })
+                    .await;
+                let last = received.last().expect("every request is answered");
+                (self.result(last), asked.into_inner())
+            }
+        }
+    }
+
+    /// Returns the result of an answer, complete in the era of the client.
+    pub(super) fn result(&self, answer: &Received) -> String {
+        let result = raw_at(&answer.text, &["result"])
+            .unwrap_or_else(|| panic!("no result: {}", answer.text));
+        let kind = string_at(&result, &["resultType"]);
+        match self.client_era {
+            Era::Modern => assert_eq!(
+                kind.as_deref(),
+                Some("complete"),
+                "\"The result MUST include a resultType field\": {}",
+                answer.text
+            ),
+            Era::Legacy => assert_ne!(
+                kind.as_deref(),
+                Some("input_required"),
+                "a legacy client is asked by requests: {}",
+                answer.text
+            ),
+        }
+        result
+    }
+
+    /// Asserts that a result that may be cached says so, where results do.
+    pub(super) fn assert_cacheable(&self, result: &str) {
+        if self.client_era == Era::Legacy {
+            return;
+        }
+        let ttl = raw_at(result, &["ttlMs"]).and_then(|ttl| ttl.parse::<f64>().ok());
+        assert!(ttl.is_some_and(|ttl| ttl >= 0.0), "no ttlMs: {result}");
+        let scope = string_at(result, &["cacheScope"]).unwrap_or_default();
+        assert!(
+            ["public", "private"].contains(&scope.as_str()),
+            "no cacheScope: {result}"
+        );
+    }
+}
+
+/// Returns the members of the params of a call.
+pub(super) fn call_params(tool: &str, arguments: &str) -> String {
+    format!(r#""name":"{tool}","arguments":{arguments}"#)
+}
+
+/// Returns the answers of a legacy client, marked so that they are recognised in a result.
+fn answers() -> Answers {
+    crate::answers()
+}
+
+/// Returns what a modern client answers to a request of the server: what a legacy one would.
+fn canned(request: &Envelope) -> String {
+    let method = request.method().unwrap_or_default();
+    let text = request_with("0", &method, request.member("params").unwrap_or("{}"));
+    let answer = answers().to(&text).pop();
+    let answer = answer.unwrap_or_else(|| panic!("nobody should ask {method}"));
+    raw_at(&answer, &["result"]).unwrap_or_else(|| panic!("no result: {answer}"))
+}
