@@ -7,6 +7,7 @@
 
 mod conformance;
 mod inspector;
+mod modern_fixture;
 mod rmcp_client;
 mod sdk_clients;
 
