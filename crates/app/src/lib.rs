@@ -11,4 +11,5 @@ pub mod clock;
 pub mod filtering;
 pub mod limits;
 pub mod proxy;
+pub mod shared_upstream;
 pub mod tracking;
