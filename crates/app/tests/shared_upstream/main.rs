@@ -8,3 +8,4 @@ mod life;
 mod messages;
 mod scene;
 mod subscriptions;
+mod through_the_proxy;
