@@ -12,5 +12,6 @@ mod router;
 mod server;
 
 pub use config::{ControlAddress, ControlAddressError, ControlConfig};
+pub use handlers::health::{UpstreamCondition, UpstreamHealth, Upstreams};
 pub use router::router;
 pub use server::serve;

@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::ControlConfig;
+use crate::handlers::health::Upstreams;
 use crate::router::router;
 
 /// The longest that open connections may take to end at shutdown.
@@ -16,9 +17,10 @@ pub async fn serve(
     listener: TcpListener,
     config: ControlConfig,
     version: &'static str,
+    upstreams: Upstreams,
     stop: CancellationToken,
 ) {
-    let router = router(&config, version);
+    let router = router(&config, version, upstreams);
     let stopping = stop.clone().cancelled_owned();
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
     tokio::select! {

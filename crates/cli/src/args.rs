@@ -86,7 +86,7 @@ pub struct ServeArgs {
     /// Address of the control server, or off [default: 127.0.0.1:8643]
     #[arg(long, value_name = "ADDR|off")]
     pub control: Option<ControlAddress>,
-    /// The MCP server to proxy, by its URL
+    /// An MCP server to proxy, by its URL; may be given several times
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<String>,
     /// How the tools are chosen that a list shows

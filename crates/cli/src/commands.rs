@@ -10,7 +10,7 @@ mod table;
 use anyhow::Context;
 
 use crate::args::{Cli, Command};
-use crate::config::{Config, ConfigError, Overrides, Surroundings, load};
+use crate::config::{Config, ConfigError, Overrides, Surroundings, Watch, load};
 use crate::{demo as demo_servers, telemetry};
 
 /// Does what the command line asks for.
@@ -28,10 +28,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Config(command) => config::run(&command),
         Command::Serve(arguments) => {
-            let config = loaded(&arguments.overrides())?;
-            config.upstream()?;
+            let mut watch = Watch::new(arguments.overrides(), Surroundings::of_process()?);
+            let config = watch.load()?;
+            config.upstreams()?;
             telemetry::start(&config.logging);
-            wait_for(serve::run(config))
+            wait_for(serve::run(config, watch))
         }
         Command::Sessions(arguments) => {
             let config = loaded(&arguments.places.overrides())?;

@@ -1,33 +1,44 @@
 //! The composition root: the only place where adapters meet.
 
+mod fingerprint;
+mod reload;
+mod upstreams;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use riglm_adapters_http::{ControlAddress, ControlConfig};
+use riglm_adapters_http::{
+    ControlAddress, ControlConfig, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
+};
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
-use riglm_adapters_mcp::upstream::{Guard, connector};
+use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::predictor_from;
 use riglm_adapters_storage::{RecordingConfig, RecordingMode, Storage};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
-use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::admission::Admission;
 use riglm_domain::id::{Entropy, RunId};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyRing, LoggingConfig};
+use crate::config::{Config, KeyRing, LoggingConfig, Watch};
+use reload::Reload;
+use upstreams::Upstreams;
 
 /// The proxy with everything it stands on, not yet reachable by any client.
 #[derive(Debug)]
 pub struct Core {
     /// The proxy.
     pub proxy: Arc<Proxy>,
+    upstreams: Arc<Upstreams>,
+    current: Vec<Upstream>,
     storage: Storage,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -52,15 +63,11 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let hasher = riglm_adapters_storage::keyed_hasher(&config.data_dir)?;
     let options = recorder_options(&config.recording, &config.logging);
     let journal = Arc::clone(&storage.journal);
-    let upstream = config.upstream()?;
+    let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
+    let current = upstreams.build(config.upstreams()?, &[])?;
     let proxy = Arc::new(Proxy::new(ProxyParts {
-        upstreams: vec![Upstream::new(connector(
-            upstream.name.clone(),
-            &upstream.config,
-            guard()?,
-            &config.data_dir,
-        )?)],
-        naming: Naming::Prefix,
+        upstreams: current.clone(),
+        naming: config.naming,
         recorder: Arc::new(Recorder::new(journal, hasher, clock, run, options)),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),
@@ -72,9 +79,11 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         stop.clone()
             .run_until_cancelled_owned(async move { watch.keep_watch().await }),
     );
-    start_control(&config.control, &stop, &tasks).await?;
+    start_control(&config.control, upstream_states(&proxy), &stop, &tasks).await?;
     Ok(Core {
         proxy,
+        upstreams: Arc::new(upstreams),
+        current,
         storage,
         stop,
         tasks,
@@ -82,9 +91,25 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
 }
 
 impl Core {
+    /// Keeps the upstreams as they are configured, until the end. `started_with` is what the core
+    /// was built from, `watch` where it came from; a notification of `asked` has it loaded again.
+    pub fn follow(&self, started_with: Config, watch: Watch, asked: Arc<Notify>) {
+        let reload = Reload {
+            proxy: Arc::clone(&self.proxy),
+            upstreams: Arc::clone(&self.upstreams),
+            current: self.current.clone(),
+            started_with,
+            watch,
+            asked,
+        };
+        let following = self.stop.clone().run_until_cancelled_owned(reload.run());
+        self.tasks.spawn(following);
+    }
+
     /// Ends everything: sessions first, the store last.
     pub async fn shutdown(self) {
         self.proxy.shutdown().await;
+        self.upstreams.close().await;
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -132,6 +157,11 @@ impl Running {
         format!("http://{}/mcp", self.address)
     }
 
+    /// Keeps the upstreams as they are configured; see [`Core::follow`].
+    pub fn follow(&self, started_with: Config, watch: Watch, asked: Arc<Notify>) {
+        self.core.follow(started_with, watch, asked);
+    }
+
     /// Lets requests in flight end, then ends everything.
     pub async fn shutdown(self) {
         // The server notices first, so that no new call is taken while the others end.
@@ -172,8 +202,34 @@ fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
     Ok(Some(Arc::new(Guard::new(vec![program, "__guard".into()]))))
 }
 
+/// Returns what the control server asks for the upstreams.
+fn upstream_states(proxy: &Arc<Proxy>) -> ControlUpstreams {
+    let proxy = Arc::clone(proxy);
+    Arc::new(move || {
+        let states = proxy.upstream_states();
+        states.into_iter().map(health_of).collect()
+    })
+}
+
+fn health_of(state: UpstreamState) -> UpstreamHealth {
+    let condition = if !state.is_available {
+        UpstreamCondition::Unavailable {
+            reason: state.reason,
+        }
+    } else if state.n_connections == 0 {
+        UpstreamCondition::Unused
+    } else {
+        UpstreamCondition::Available
+    };
+    UpstreamHealth {
+        name: state.name.as_str().into(),
+        condition,
+    }
+}
+
 async fn start_control(
     control: &ControlConfig,
+    upstreams: ControlUpstreams,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
@@ -196,6 +252,7 @@ async fn start_control(
         listener,
         control.clone(),
         env!("CARGO_PKG_VERSION"),
+        upstreams,
         stop.clone(),
     ));
     Ok(())

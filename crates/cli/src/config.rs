@@ -19,6 +19,7 @@ mod surroundings;
 mod tree;
 mod upstreams;
 mod validation;
+mod watch;
 
 pub use auth::{AuthConfig, KeyError, KeyRing, hash_key};
 pub use environment::Environment;
@@ -31,3 +32,4 @@ pub use root::{Config, Downstream};
 pub use show::{Shown, show};
 pub use surroundings::Surroundings;
 pub use upstreams::Upstream;
+pub use watch::Watch;

@@ -128,7 +128,7 @@ fn calls_over_standard_input_and_output_are_recorded_and_listed() {
 #[test]
 fn wrong_usage_and_configuration_end_with_2_and_say_why() {
     let directory = temporary();
-    let upstreams = "[upstreams.a]\nurl = \"http://a\"\n[upstreams.b]\nurl = \"http://b\"\n";
+    let upstreams = "[upstreams.a]\nurl = \"http://a\"\n[upstreams.A]\nurl = \"http://b\"\n";
     std::fs::write(directory.path().join("two.toml"), upstreams).unwrap();
     std::fs::write(
         directory.path().join("ftp.toml"),
@@ -142,7 +142,7 @@ fn wrong_usage_and_configuration_end_with_2_and_say_why() {
         ),
         (
             &["serve", "--config", "two.toml"],
-            "2 upstreams are configured",
+            "upstreams.a has the same name as upstreams.A",
         ),
         (
             &["serve", "--data-dir", "x", "--upstream", "ftp://a"],
@@ -151,7 +151,7 @@ fn wrong_usage_and_configuration_end_with_2_and_say_why() {
         (&["serve", "--config", "none.toml"], "none.toml"),
         (
             &["config", "check", "--config", "two.toml"],
-            "2 upstreams are configured",
+            "upstreams.a has the same name as upstreams.A",
         ),
         (
             &["config", "check", "--config", "ftp.toml"],

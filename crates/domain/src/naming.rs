@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::id::UpstreamName;
@@ -15,7 +16,8 @@ pub const MAX_LEN: usize = 64;
 const HASH_LEN: usize = 8;
 
 /// How the names of several upstreams are kept apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Naming {
     /// Every name gets the name of its upstream in front.
     #[default]

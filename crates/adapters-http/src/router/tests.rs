@@ -1,7 +1,9 @@
 //! The control server over real HTTP on a loopback port.
 
+use std::sync::Arc;
+
 use super::router;
-use crate::ControlConfig;
+use crate::{ControlConfig, UpstreamCondition, UpstreamHealth};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
@@ -12,9 +14,29 @@ use tokio::net::TcpListener;
 type Answer = (u16, String, serde_json::Value);
 
 async fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    ask_about(&[], method, path, headers).await
+}
+
+async fn ask_about(
+    upstreams: &[(&str, UpstreamCondition)],
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
+    let upstreams: Vec<UpstreamHealth> = upstreams
+        .iter()
+        .map(|(name, condition)| UpstreamHealth {
+            name: (*name).to_owned(),
+            condition: condition.clone(),
+        })
+        .collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = router(&ControlConfig::default(), "1.2.3");
+    let app = router(
+        &ControlConfig::default(),
+        "1.2.3",
+        Arc::new(move || upstreams.clone()),
+    );
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
     let mut request = http::Request::builder()
@@ -41,7 +63,38 @@ async fn health_names_status_and_version() {
     assert_eq!((status, media_type.as_str()), (200, "application/json"));
     assert_eq!(
         body,
-        serde_json::json!({"status": "ok", "version": "1.2.3"})
+        serde_json::json!({"status": "ok", "version": "1.2.3", "upstreams": {}})
+    );
+}
+
+#[tokio::test]
+async fn health_is_degraded_while_an_upstream_cannot_be_reached() {
+    let unavailable = |reason: Option<&str>| UpstreamCondition::Unavailable {
+        reason: reason.map(str::to_owned),
+    };
+    let sound = [
+        ("b", UpstreamCondition::Available),
+        ("a", UpstreamCondition::Unused),
+    ];
+    let (_, _, body) = ask_about(&sound, "GET", "/health", &[]).await;
+    assert_eq!(
+        body.to_string(),
+        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}}}"#
+    );
+    let broken = [
+        ("a", UpstreamCondition::Available),
+        ("b", unavailable(Some("it is gone"))),
+        ("c", unavailable(None)),
+    ];
+    let (status, _, body) = ask_about(&broken, "GET", "/health", &[]).await;
+    assert_eq!((status, &body["status"]), (200, &"degraded".into()));
+    assert_eq!(
+        body["upstreams"],
+        serde_json::json!({
+            "a": {"state": "available"},
+            "b": {"state": "unavailable", "reason": "it is gone"},
+            "c": {"state": "unavailable"},
+        })
     );
 }
 

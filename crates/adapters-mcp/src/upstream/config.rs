@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use riglm_app::proxy::Unavailable;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use validator::{Validate, ValidationError, ValidationErrors};
@@ -43,6 +44,28 @@ pub struct UpstreamConfig {
     /// How long each stage of ending a program may take, as in `2s`.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
+    /// Who shares a connection.
+    pub isolation: Isolation,
+    /// What becomes of its entries in lists while the server is down.
+    pub unavailable: Unavailable,
+    /// How long the connection of a silent session is kept, as in `5m`.
+    #[serde(with = "humantime_serde")]
+    #[validate(custom(function = "not_zero"))]
+    pub idle_timeout: Duration,
+    /// The most connections at once.
+    #[validate(range(min = 1))]
+    pub max_connections: usize,
+}
+
+/// Who shares a connection to an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// Nobody: each client session has one of its own.
+    #[default]
+    PerSession,
+    /// All sessions of a principal, for servers that keep no state of their clients.
+    Shared,
 }
 
 /// Why an upstream cannot be used as it is configured.
@@ -74,6 +97,12 @@ pub enum UpstreamConfigError {
     Client(#[source] reqwest::Error),
 }
 
+/// How long the connection of a silent session is kept when nothing else is configured.
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The most connections to one upstream when nothing else is configured.
+const DEFAULT_MAX_CONNECTIONS: usize = 128;
+
 /// Headers that the proxy itself sets, because the protocol gives them a meaning.
 const RESERVED_HEADERS: [&str; 11] = [
     "accept",
@@ -102,6 +131,10 @@ impl Default for UpstreamConfig {
             connect_timeout: limits.connect_timeout,
             max_message_bytes: limits.max_message_bytes,
             shutdown_grace: limits.shutdown_grace,
+            isolation: Isolation::default(),
+            unavailable: Unavailable::default(),
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
         }
     }
 }
@@ -128,6 +161,10 @@ impl fmt::Debug for UpstreamConfig {
             .field("connect_timeout", &self.connect_timeout)
             .field("max_message_bytes", &self.max_message_bytes)
             .field("shutdown_grace", &self.shutdown_grace)
+            .field("isolation", &self.isolation)
+            .field("unavailable", &self.unavailable)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("max_connections", &self.max_connections)
             .finish()
     }
 }

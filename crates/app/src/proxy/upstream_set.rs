@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use riglm_domain::id::UpstreamName;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
+use serde::Deserialize;
 
 use super::known_params::KnownParams;
 use super::united::catalog::Catalog;
@@ -56,7 +57,8 @@ impl Default for UpstreamOptions {
 }
 
 /// What becomes of the entries of an upstream that is down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unavailable {
     /// They are left out of lists.
     #[default]

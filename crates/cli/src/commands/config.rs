@@ -24,12 +24,19 @@ pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
 
 fn check(places: &Places) -> anyhow::Result<()> {
     let config = loaded(&places.overrides())?;
-    match config.upstream {
-        Some(upstream) => {
-            // What serve would make of the upstream shows whether it can be used.
-            connector(upstream.name, &upstream.config, None, &config.data_dir)?;
-        }
-        None => note("no upstream is configured: serve needs one on its command line"),
+    let upstreams = config.upstreams().unwrap_or_default();
+    if upstreams.is_empty() {
+        note("no upstream is configured: serve needs one on its command line");
+    }
+    for upstream in upstreams {
+        // What serve would make of the upstream shows whether it can be used.
+        connector(
+            upstream.name.clone(),
+            &upstream.config,
+            None,
+            &config.data_dir,
+        )
+        .with_context(|| format!("failed to use upstream {}", upstream.name))?;
     }
     Ok(print("ok")?)
 }

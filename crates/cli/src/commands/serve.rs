@@ -1,34 +1,43 @@
 //! `riglm serve`: the proxy, until it is told to stop.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::stdio;
 use riglm_domain::principal::Principal;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose;
-use crate::config::{Config, Downstream};
+use crate::config::{Config, Downstream, Watch};
 use crate::output::note;
 
-/// Serves until SIGTERM, SIGINT or, over standard input and output, the end of the input.
+/// Serves until SIGTERM, SIGINT, the end of its terminal or, over standard input and output, the
+/// end of the input. SIGHUP has the configuration loaded again.
 ///
 /// # Errors
 ///
 /// Returns what kept the proxy from starting, or standard input from being read.
-pub(super) async fn run(config: Config) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("failed to watch for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch for signals")?;
+pub(super) async fn run(config: Config, watch: Watch) -> anyhow::Result<()> {
+    let watched = "failed to watch for signals";
+    let mut terminate = signal(SignalKind::terminate()).context(watched)?;
+    let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
+    let hangup = signal(SignalKind::hangup()).context(watched)?;
+    let asked = Arc::new(Notify::new());
+    let terminal_ends = end_of_terminal(hangup, Arc::clone(&asked));
     let stopped = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            () = terminal_ends => {}
         }
     };
     match config.downstream {
         Downstream::Http => {
-            let running = compose::start(config).await?;
+            let running = compose::start(config.clone()).await?;
+            running.follow(config, watch, asked);
             note(&format!("listening on {}", running.mcp_url()));
             stopped.await;
             running.shutdown().await;
@@ -36,6 +45,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<()> {
         }
         Downstream::Stdio => {
             let core = compose::build(&config).await?;
+            core.follow(config, watch, asked);
             // Who started the process is the client: there is nobody else to be.
             let principal = Principal::local();
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -55,4 +65,21 @@ pub(super) async fn run(config: Config) -> anyhow::Result<()> {
             served.context("failed to serve the client")
         }
     }
+}
+
+/// Passes SIGHUP on to `asked`, and returns when it says that the terminal of the process is gone.
+async fn end_of_terminal(mut hangup: Signal, asked: Arc<Notify>) {
+    let had_terminal = has_terminal();
+    while hangup.recv().await.is_some() {
+        if had_terminal && !has_terminal() {
+            return;
+        }
+        asked.notify_one();
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Returns whether a terminal controls the process.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }

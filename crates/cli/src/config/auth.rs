@@ -63,7 +63,7 @@ pub fn hash_key(key: &str) -> Result<String, KeyError> {
 }
 
 /// The keys that let clients in. Empty: no key is asked for.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeyRing {
     keys: Vec<([u8; 32], Principal)>,
 }

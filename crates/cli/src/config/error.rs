@@ -71,13 +71,19 @@ pub enum ConfigError {
         "no upstream is configured: name one with --upstream URL, with -- COMMAND, or in section upstream of a configuration file"
     )]
     NoUpstream,
-    /// There are several upstreams.
-    #[error("{n_upstreams} upstreams are configured; this version serves one: {names}")]
-    SeveralUpstreams {
-        /// How many there are.
-        n_upstreams: usize,
-        /// Their names or URLs, with commas.
-        names: String,
+    /// Two upstreams have names that cannot be told apart.
+    #[error(
+        "{origin}: {key} has the same name as {other} ({other_origin}); case and the characters '.', '-' and '_' do not make names different"
+    )]
+    SameName {
+        /// Where the second one comes from.
+        origin: String,
+        /// The second one.
+        key: String,
+        /// Where the first one comes from.
+        other_origin: String,
+        /// The first one.
+        other: String,
     },
     /// The platform names no directory for data.
     #[error("no directory for data is known: name one with --data-dir")]

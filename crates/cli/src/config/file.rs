@@ -26,6 +26,12 @@ impl ConfigFile {
         named: Option<&Path>,
         surroundings: &Surroundings,
     ) -> Result<Option<Self>, ConfigError> {
+        let path = Self::locate(named, surroundings);
+        path.map(|path| Self::read(&path)).transpose()
+    }
+
+    /// Returns the path of the file that [`Self::find`] reads.
+    pub(super) fn locate(named: Option<&Path>, surroundings: &Surroundings) -> Option<PathBuf> {
         let named = named
             .map(Path::to_path_buf)
             .or_else(|| {
@@ -35,7 +41,7 @@ impl ConfigFile {
                     .map(PathBuf::from)
             })
             .map(|path| surroundings.working_directory.join(path));
-        let path = named.or_else(|| {
+        named.or_else(|| {
             let user = surroundings
                 .config_directory
                 .as_ref()
@@ -45,8 +51,7 @@ impl ConfigFile {
                 .flatten()
                 .flat_map(|directory| NAMES.map(|name| directory.join(name)))
                 .find(|path| path.is_file())
-        });
-        path.map(|path| Self::read(&path)).transpose()
+        })
     }
 
     fn read(path: &Path) -> Result<Self, ConfigError> {

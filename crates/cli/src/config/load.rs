@@ -10,7 +10,7 @@ use super::file::ConfigFile;
 use super::lenient::Lenient;
 use super::root::Sections;
 use super::tree::{is_secret, origin_of};
-use super::upstreams::only_upstream;
+use super::upstreams::all_upstreams;
 use super::validation::first_refusal;
 use super::{Config, ConfigError, Downstream, KeyRing, Overrides, Surroundings};
 
@@ -135,7 +135,8 @@ fn checked(
     if let Err(errors) = sections.validate()
         && let Some(refusal) = first_refusal(&errors)
     {
-        return Err(value_error(tree, refusal.key, refusal.reason));
+        let key = with_name(refusal.key, &sections);
+        return Err(value_error(tree, key, refusal.reason));
     }
     let keys = KeyRing::from_config(&sections.auth).map_err(|(name, error)| {
         value_error(tree, format!("auth.keys.{name}"), error.to_string())
@@ -151,7 +152,8 @@ fn checked(
     let data_dir = overrides.data_dir.clone().or(sections.data_dir);
     Ok(Config {
         data_dir: data_directory(data_dir, surroundings)?,
-        upstream: only_upstream(sections.upstream, sections.upstreams)?,
+        upstreams: all_upstreams(sections.upstream, sections.upstreams, tree)?,
+        naming: sections.naming,
         downstream: overrides.downstream,
         listen: sections.listen,
         control: sections.control,
@@ -162,6 +164,16 @@ fn checked(
         limits: sections.limits,
         logging: sections.logging,
     })
+}
+
+/// Returns the key with the name of an upstream in the place of its position.
+fn with_name(key: String, sections: &Sections) -> String {
+    let named = || {
+        let (position, rest) = key.strip_prefix("upstreams[")?.split_once(']')?;
+        let name = sections.upstreams.keys().nth(position.parse().ok()?)?;
+        Some(format!("upstreams.{name}{rest}"))
+    };
+    named().unwrap_or(key)
 }
 
 fn data_directory(

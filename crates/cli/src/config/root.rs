@@ -8,6 +8,7 @@ use riglm_adapters_mcp::upstream::UpstreamConfig;
 use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
+use riglm_app::proxy::Naming;
 use riglm_domain::id::UpstreamName;
 use serde::Deserialize;
 use validator::Validate;
@@ -19,6 +20,7 @@ use super::{AuthConfig, ConfigError, KeyRing, ListenConfig, LoggingConfig, Upstr
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sections {
     pub(super) data_dir: Option<PathBuf>,
+    pub(super) naming: Naming,
     #[validate(nested)]
     pub(super) upstream: Option<UpstreamConfig>,
     #[validate(nested)]
@@ -56,8 +58,10 @@ pub enum Downstream {
 pub struct Config {
     /// The directory of all files that riglm writes.
     pub data_dir: PathBuf,
-    /// The server that is proxied, when one is configured; see [`Self::upstream`].
-    pub upstream: Option<Upstream>,
+    /// The servers that are proxied; see [`Self::upstreams`].
+    pub(super) upstreams: Vec<Upstream>,
+    /// Which names get the name of their upstream in front.
+    pub naming: Naming,
     /// How clients are connected.
     pub downstream: Downstream,
     /// Section `listen`.
@@ -79,12 +83,37 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the server that is proxied.
+    /// Returns the servers that are proxied, at least one.
     ///
     /// # Errors
     ///
     /// Returns [`ConfigError::NoUpstream`] when none is configured.
-    pub fn upstream(&self) -> Result<&Upstream, ConfigError> {
-        self.upstream.as_ref().ok_or(ConfigError::NoUpstream)
+    pub fn upstreams(&self) -> Result<&[Upstream], ConfigError> {
+        match self.upstreams.as_slice() {
+            [] => Err(ConfigError::NoUpstream),
+            upstreams => Ok(upstreams),
+        }
+    }
+
+    /// Returns the keys of the top level, besides upstreams, that differ between two
+    /// configurations.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        [
+            ("data_dir", self.data_dir == other.data_dir),
+            ("naming", self.naming == other.naming),
+            ("listen", self.listen == other.listen),
+            ("control", self.control == other.control),
+            ("auth", self.keys == other.keys),
+            ("storage", self.storage == other.storage),
+            ("recording", self.recording == other.recording),
+            ("filtering", self.filtering == other.filtering),
+            ("limits", self.limits == other.limits),
+            ("logging", self.logging == other.logging),
+        ]
+        .into_iter()
+        .filter(|(_, is_equal)| !is_equal)
+        .map(|(key, _)| key)
+        .collect()
     }
 }

@@ -1,5 +1,7 @@
 //! The configuration as people are shown it: every key, its value, and where that comes from.
 
+use std::collections::BTreeSet;
+
 use config::{Map, Source, Value, ValueKind};
 
 use riglm_domain::redaction::{REDACTED, redacted};
@@ -36,12 +38,47 @@ pub fn show(overrides: &Overrides, surroundings: &Surroundings) -> Result<Vec<Sh
     collect(&mut shown, "", &merged(from_file, overrides, surroundings)?);
     let mut defaults = Vec::new();
     collect(&mut defaults, "", &example());
-    defaults.retain(|default| {
-        !default.key.starts_with("upstream") && shown.iter().all(|set| set.key != default.key)
-    });
+    let of_upstreams = upstream_defaults(&shown, &defaults);
+    defaults.retain(|default| !default.key.starts_with("upstream."));
+    defaults.extend(of_upstreams);
+    defaults.retain(|default| shown.iter().all(|set| set.key != default.key));
     shown.append(&mut defaults);
     shown.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(shown)
+}
+
+/// Returns the defaults of every upstream that is configured.
+fn upstream_defaults(shown: &[Shown], defaults: &[Shown]) -> Vec<Shown> {
+    let sections: BTreeSet<&str> = shown
+        .iter()
+        .filter_map(|set| upstream_section(&set.key))
+        .collect();
+    let of = |section: &str| {
+        let keys = defaults.iter().filter_map(|default| {
+            let key = default.key.strip_prefix("upstream.")?;
+            // The example has to have an address, which is no default.
+            (key != "url").then(|| Shown {
+                key: join(section, key),
+                ..default.clone()
+            })
+        });
+        keys.collect::<Vec<_>>()
+    };
+    sections.into_iter().flat_map(of).collect()
+}
+
+/// Returns the part of a key that leads to its upstream. The name of one may have dots, its keys
+/// are known.
+fn upstream_section(key: &str) -> Option<&str> {
+    if key.starts_with("upstream.") {
+        return Some("upstream");
+    }
+    if !key.starts_with("upstreams.") {
+        return None;
+    }
+    let nested = [".env.", ".headers.", ".auth."];
+    let end = nested.iter().filter_map(|part| key.find(part)).min();
+    key.get(..end.or_else(|| key.rfind('.'))?)
 }
 
 fn example() -> Map<String, Value> {
@@ -182,6 +219,43 @@ mod tests {
         assert_eq!(line(&lines, "limits.in_flight"), ("4096", "default"));
         assert!(lines.iter().all(|(key, ..)| !key.starts_with("upstream")));
         assert!(lines.is_sorted());
+    }
+
+    #[test]
+    fn every_upstream_is_shown_with_its_defaults() {
+        let lines = shown(
+            "[upstreams.a]\nurl = \"http://a\"\nisolation = \"shared\"\n\
+             [upstreams.\"b.c\"]\ncommand = [\"b\"]\nenv = { \"X.Y\" = \"1\" }\n",
+            &[],
+        );
+        let of = |name: &str| -> Vec<&str> {
+            let lines = lines.iter().filter(|(key, ..)| key.starts_with(name));
+            lines.map(|(key, ..)| &key[name.len()..]).collect()
+        };
+        let mut defaults = vec![
+            "connect_timeout",
+            "idle_timeout",
+            "isolation",
+            "max_connections",
+            "max_message_bytes",
+            "shutdown_grace",
+            "unavailable",
+        ];
+        let mut with = |key| {
+            let mut keys = defaults.clone();
+            keys.extend(key);
+            keys.sort_unstable();
+            defaults.sort_unstable();
+            keys
+        };
+        assert_eq!(of("upstreams.a."), with(vec!["url"]));
+        assert_eq!(of("upstreams.b.c."), with(vec!["command", "env.X.Y"]));
+        assert_eq!(line(&lines, "upstreams.a.isolation").0, r#""shared""#);
+        assert_eq!(
+            line(&lines, "upstreams.b.c.isolation").0,
+            r#""per_session""#
+        );
+        assert_eq!(line(&lines, "naming"), (r#""prefix""#, "default"));
     }
 
     #[test]

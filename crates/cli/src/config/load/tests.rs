@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use riglm_adapters_http::ControlAddress;
+use riglm_adapters_mcp::upstream::{Isolation, UpstreamConfig};
 use riglm_adapters_prediction::Strategy;
+use riglm_app::proxy::{Naming, Unavailable};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Level, UpstreamChoice};
+use crate::config::{Level, Upstream, UpstreamChoice};
 
 mod documents;
 mod refusals;
@@ -46,6 +48,19 @@ impl Scene {
     }
 }
 
+/// Returns the upstream of a configuration that has just one.
+fn only(config: &Config) -> &Upstream {
+    let [upstream] = config.upstreams().unwrap() else {
+        panic!("not one upstream: {:?}", config.upstreams());
+    };
+    upstream
+}
+
+fn names(config: &Config) -> impl Iterator<Item = &str> {
+    let upstreams = config.upstreams().unwrap();
+    upstreams.iter().map(|upstream| upstream.name.as_str())
+}
+
 fn toml(text: &str) -> Result<Config, ConfigError> {
     scene("riglm.toml", text, &[]).load()
 }
@@ -66,7 +81,7 @@ fn without_any_source_everything_has_its_default() {
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:8642");
     assert_eq!(config.control.address.to_string(), "127.0.0.1:8643");
     assert!(config.keys.is_empty());
-    assert!(matches!(config.upstream(), Err(ConfigError::NoUpstream)));
+    assert!(matches!(config.upstreams(), Err(ConfigError::NoUpstream)));
 }
 
 #[test]
@@ -92,7 +107,7 @@ logging:
     let config = scene("riglm.yaml", text, &[("GATEWAY_KEY", "k1")])
         .load()
         .unwrap();
-    let upstream = &config.upstream().unwrap().config;
+    let upstream = &only(&config).config;
     assert_eq!(
         upstream.url.as_deref(),
         Some("http://gateway:12008/tools/endpoint/sse")
@@ -143,7 +158,7 @@ fn later_layers_win() {
     assert_eq!(config.filtering.allow, ["get_*"]);
     assert!(config.logging.include_results);
     assert_eq!(config.data_dir, Path::new("/elsewhere"));
-    assert_eq!(config.upstream().unwrap().name.as_str(), "notes");
+    assert_eq!(only(&config).name.as_str(), "notes");
 }
 
 #[test]
@@ -158,14 +173,13 @@ fn an_upstream_of_the_command_line_replaces_all_others() {
         load(&overrides, &scene.surroundings)
     };
     let config = with(UpstreamChoice::Command(vec!["prog".into(), "-x".into()])).unwrap();
-    let upstream = &config.upstream().unwrap().config;
+    let upstream = &only(&config).config;
     assert_eq!(upstream.command, Some(vec!["prog".into(), "-x".into()]));
     assert_eq!(upstream.url, None);
-    let urls = vec!["http://a/mcp".to_owned(), "http://b/mcp".to_owned()];
-    assert_eq!(
-        with(UpstreamChoice::Urls(urls)).unwrap_err().to_string(),
-        "2 upstreams are configured; this version serves one: 1, 2"
-    );
+    let urls = vec!["http://b.example/mcp".to_owned(), "http://a/mcp".to_owned()];
+    let config = with(UpstreamChoice::Urls(urls)).unwrap();
+    let names: Vec<&str> = names(&config).collect();
+    assert_eq!(names, ["a", "b-example"]);
 }
 
 #[test]
@@ -221,8 +235,56 @@ fn keys_let_other_machines_in() {
 fn yaml_sections_without_content_and_unquoted_numbers_are_fine() {
     let text = "filtering:\nupstream:\n  url: http://a/mcp\n  auth: {type: bearer, token: 123}\n";
     let config = scene("riglm.yaml", text, &[]).load().unwrap();
-    let upstream = config.upstream().unwrap();
-    let credentials = upstream.config.credentials.clone().unwrap();
+    let credentials = only(&config).config.credentials.clone().unwrap();
     assert_eq!(credentials.token.unwrap().expose_secret(), "123");
     assert!(scene("riglm.yml", "", &[]).load().is_ok());
+}
+
+#[test]
+fn several_upstreams_are_sorted_by_their_names_behind_the_one_without() {
+    let text = r#"
+        naming = "collision"
+        [upstreams.zeta]
+        url = "http://z"
+        isolation = "shared"
+        unavailable = "list"
+        idle_timeout = "90s"
+        max_connections = 3
+        [upstreams.Alpha]
+        command = ["a"]
+        [upstream]
+        url = "http://d"
+    "#;
+    let variables = [("RIGLM__UPSTREAMS__ZETA__MAX_CONNECTIONS", "4")];
+    let config = scene("riglm.toml", text, &variables).load().unwrap();
+    assert_eq!(
+        names(&config).collect::<Vec<_>>(),
+        ["default", "Alpha", "zeta"]
+    );
+    assert_eq!(config.naming, Naming::Collision);
+    let upstreams = config.upstreams().unwrap();
+    let options = |config: &UpstreamConfig| {
+        (
+            config.isolation,
+            config.unavailable,
+            config.idle_timeout.as_secs(),
+            config.max_connections,
+        )
+    };
+    let shared = (Isolation::Shared, Unavailable::List, 90, 4);
+    assert_eq!(options(&upstreams[2].config), shared);
+    let default = (Isolation::PerSession, Unavailable::Hide, 300, 128);
+    assert_eq!(options(&upstreams[1].config), default);
+}
+
+#[test]
+fn differences_are_named_by_their_keys() {
+    let before = toml("upstream.url = 'http://a'").unwrap();
+    let same = toml("limits.sessions = 10000\nupstream.url = 'http://b'").unwrap();
+    assert_eq!(before.differences(&same), Vec::<&str>::new());
+    let after = "naming = 'collision'\nlimits.sessions = 1\n[auth.keys]\na = '0123456789abcdef'\n";
+    assert_eq!(
+        before.differences(&toml(after).unwrap()),
+        ["naming", "auth", "limits"]
+    );
 }

@@ -2,7 +2,6 @@
 
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::downstream::ListenConfig;
-use riglm_adapters_mcp::upstream::UpstreamConfig;
 use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
@@ -24,11 +23,16 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.logging, LoggingConfig::default());
     assert!(config.keys.is_empty());
-    let upstream = config.upstream().unwrap();
+    let upstream = only(&config);
     let default = UpstreamConfig::default();
     assert_eq!(upstream.name.as_str(), "default");
     assert_eq!(upstream.config.connect_timeout, default.connect_timeout);
     assert_eq!(upstream.config.shutdown_grace, default.shutdown_grace);
+    assert_eq!(upstream.config.isolation, default.isolation);
+    assert_eq!(upstream.config.unavailable, default.unavailable);
+    assert_eq!(upstream.config.idle_timeout, default.idle_timeout);
+    assert_eq!(upstream.config.max_connections, default.max_connections);
+    assert_eq!(config.naming, Naming::default());
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn keys_that_the_example_gives_as_comments_are_known() {
         .load()
         .unwrap();
     assert_eq!(config.data_dir, Path::new("/var/lib/riglm"));
-    let upstream = &config.upstream().unwrap().config;
+    let upstream = &only(&config).config;
     assert_eq!(upstream.env["API_KEY"], "k");
     assert!(config.keys.principal_of("the key of bob 1234").is_some());
 
@@ -61,7 +65,7 @@ fn keys_that_the_example_gives_as_comments_are_known() {
     "#;
     let variables = [("API_KEY", "k"), ("UPSTREAM_TOKEN", "t")];
     let config = scene("riglm.toml", remote, &variables).load().unwrap();
-    let upstream = &config.upstream().unwrap().config;
+    let upstream = &only(&config).config;
     assert_eq!(upstream.headers["X-Api-Key"].expose_secret(), "k");
 }
 

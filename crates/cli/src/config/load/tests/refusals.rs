@@ -93,6 +93,52 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
 }
 
 #[test]
+fn upstreams_that_do_not_fit_together_are_named() {
+    for (text, refusal) in [
+        (
+            "[upstreams.git]\nurl = \"http://a\"\n[upstreams.Git]\nurl = \"http://b\"\n",
+            "riglm.toml: upstreams.git has the same name as upstreams.Git (riglm.toml); case and \
+             the characters '.', '-' and '_' do not make names different",
+        ),
+        (
+            "[upstreams.a-b]\nurl = \"http://a\"\n[upstreams.\"a.b\"]\nurl = \"http://b\"\n",
+            "riglm.toml: upstreams.a.b has the same name as upstreams.a-b (riglm.toml); case and \
+             the characters '.', '-' and '_' do not make names different",
+        ),
+        (
+            "[upstreams.Default]\nurl = \"http://a\"\n[upstream]\nurl = \"http://b\"\n",
+            "riglm.toml: upstreams.Default has the same name as upstream (riglm.toml); case and \
+             the characters '.', '-' and '_' do not make names different",
+        ),
+        (
+            "[upstreams.a__b]\nurl = \"http://a\"\n",
+            "riglm.toml: upstreams.a__b: upstream name \"a__b\" must not contain __, which \
+             separates the name of an upstream from that of a tool",
+        ),
+        (
+            "[upstreams.a_]\nurl = \"http://a\"\n",
+            "riglm.toml: upstreams.a_: upstream name \"a_\" must not end with _ or ., which could \
+             be taken for a part of the name of a tool",
+        ),
+        (
+            "[upstreams.a]\nurl = \"http://a\"\n[upstreams.b]\nmax_connections = 0\nurl = \"http://b\"\n",
+            "riglm.toml: upstreams.b.max_connections: expected a value of at least 1",
+        ),
+        (
+            "[upstreams.a]\nurl = \"http://a\"\nisolation = \"none\"\n",
+            "riglm.toml: upstreams.a.isolation: unknown variant `none`, expected \
+             `per_session` or `shared`",
+        ),
+        (
+            "naming = \"never\"\n",
+            "riglm.toml: naming: unknown variant `never`, expected `prefix` or `collision`",
+        ),
+    ] {
+        assert_eq!(toml_refusal(text), refusal);
+    }
+}
+
+#[test]
 fn refusals_of_variables_and_of_the_command_line_name_those() {
     let refusal = |name: &str, value: &str| scene("riglm.toml", "", &[(name, value)]).refusal();
     assert_eq!(

@@ -1,0 +1,144 @@
+//! From the configuration of upstreams to their connectors, for the start and for every change.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use anyhow::Context;
+use futures_util::future::join_all;
+use riglm_adapters_mcp::upstream::{Guard, Isolation, connector};
+use riglm_app::bridge::{BridgeOptions, EraConnector};
+use riglm_app::proxy::{Upstream, UpstreamOptions};
+use riglm_app::shared_upstream::SharedConnector;
+use riglm_ports::upstream::UpstreamConnector;
+
+use super::fingerprint::Fingerprints;
+use crate::config;
+
+/// Makes upstreams from their configuration.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    guard: Option<Arc<Guard>>,
+    data_dir: PathBuf,
+    fingerprints: Fingerprints,
+    bridge: BridgeOptions,
+    /// What has to be closed at the end, when no session uses it any more.
+    shared: Mutex<Vec<Weak<SharedConnector>>>,
+}
+
+impl Upstreams {
+    /// Returns a maker of upstreams whose child processes `guard` watches over, and whose tokens
+    /// lie in `data_dir`.
+    ///
+    /// # Errors
+    ///
+    /// Returns that there are no random numbers.
+    pub(crate) fn new(guard: Option<Arc<Guard>>, data_dir: &Path) -> anyhow::Result<Self> {
+        // What is sealed with it is about calls in the memory of this process: it needs no key that
+        // outlives it.
+        let mut state_key = [0; 32];
+        getrandom::fill(&mut state_key).context("failed to get random numbers")?;
+        Ok(Self {
+            guard,
+            data_dir: data_dir.to_owned(),
+            fingerprints: Fingerprints::new()?,
+            bridge: BridgeOptions::new(state_key),
+            shared: Mutex::default(),
+        })
+    }
+
+    /// Returns the upstreams that `configured` describes, those of `current` where they fit.
+    ///
+    /// # Errors
+    ///
+    /// Returns which one cannot be used, and why.
+    pub(crate) fn build(
+        &self,
+        configured: &[config::Upstream],
+        current: &[Upstream],
+    ) -> anyhow::Result<Vec<Upstream>> {
+        let make = |configured: &config::Upstream| {
+            let fingerprint = self.fingerprints.of(configured);
+            let known = current
+                .iter()
+                .find(|upstream| upstream.fingerprint == fingerprint);
+            match known {
+                Some(known) => Ok(known.clone()),
+                None => self.make(configured, fingerprint),
+            }
+        };
+        configured.iter().map(make).collect()
+    }
+
+    fn make(&self, configured: &config::Upstream, fingerprint: String) -> anyhow::Result<Upstream> {
+        let config::Upstream { name, config } = configured;
+        let transport = connector(name.clone(), config, self.guard.clone(), &self.data_dir)
+            .with_context(|| format!("failed to use upstream {name}"))?;
+        let connector: Arc<dyn UpstreamConnector> = match config.isolation {
+            Isolation::PerSession => transport,
+            Isolation::Shared => {
+                let shared = Arc::new(SharedConnector::new(transport));
+                self.remember(&shared);
+                shared
+            }
+        };
+        Ok(Upstream {
+            connector: Arc::new(EraConnector::new(connector, self.bridge.clone())),
+            options: UpstreamOptions {
+                unavailable: config.unavailable,
+                idle_timeout: config.idle_timeout,
+                max_connections: config.max_connections,
+            },
+            fingerprint,
+        })
+    }
+
+    fn remember(&self, connector: &Arc<SharedConnector>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|known| known.strong_count() > 0);
+        shared.push(Arc::downgrade(connector));
+    }
+
+    /// Closes the connections that sessions shared. To be called when all sessions are closed.
+    pub(crate) async fn close(&self) {
+        let shared: Vec<Arc<SharedConnector>> = {
+            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.iter().filter_map(Weak::upgrade).collect()
+        };
+        join_all(shared.iter().map(|connector| connector.close())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::id::UpstreamName;
+
+    use super::*;
+
+    fn configured(name: &str, json: &str) -> config::Upstream {
+        config::Upstream {
+            name: UpstreamName::parse(name).unwrap(),
+            config: serde_json::from_str(json).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_did_not_change_stays_what_it_is() {
+        let upstreams = Upstreams::new(None, Path::new("/nowhere")).unwrap();
+        let a = || configured("a", r#"{"command":["a"],"isolation":"shared"}"#);
+        let before = [a(), configured("b", r#"{"command":["b"]}"#)];
+        let before = upstreams.build(&before, &[]).unwrap();
+        let after = [configured("b", r#"{"command":["c"]}"#), a()];
+        let after = upstreams.build(&after, &before).unwrap();
+        assert!(Arc::ptr_eq(&after[1].connector, &before[0].connector));
+        assert!(!Arc::ptr_eq(&after[0].connector, &before[1].connector));
+        assert_eq!(upstreams.shared.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_upstream_that_cannot_be_used_is_named() {
+        let upstreams = Upstreams::new(None, Path::new("/nowhere")).unwrap();
+        let wrong = [configured("files", r#"{"url":"ftp://a"}"#)];
+        let error = upstreams.build(&wrong, &[]).unwrap_err();
+        assert!(format!("{error:#}").starts_with("failed to use upstream files: "));
+    }
+}

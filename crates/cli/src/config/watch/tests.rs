@@ -1,0 +1,108 @@
+//! Real files, changed in the ways in which files are changed.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Far longer than a change takes to be noticed.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct Scene {
+    directory: TempDir,
+    watch: Watch,
+}
+
+fn scene(text: &str) -> Scene {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("riglm.toml"), text).unwrap();
+    let surroundings = Surroundings {
+        working_directory: directory.path().into(),
+        data_directory: Some("/data".into()),
+        ..Surroundings::default()
+    };
+    let mut watch = Watch::new(Overrides::default(), surroundings);
+    watch.every = Duration::from_millis(20);
+    watch.load().unwrap();
+    Scene { directory, watch }
+}
+
+fn sessions(n: usize) -> String {
+    format!("[limits]\nsessions = {n}\n")
+}
+
+impl Scene {
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.directory.path().join(name), text).unwrap();
+    }
+
+    /// Waits for a change and returns what the configuration says then.
+    async fn next(&mut self) -> Result<usize, String> {
+        tokio::time::timeout(DEADLINE, self.watch.changed())
+            .await
+            .expect("a change is noticed");
+        let loaded = self.watch.load();
+        loaded
+            .map(|config| config.limits.sessions)
+            .map_err(|error| error.to_string())
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_written_anew_or_replaced_is_noticed() {
+    let mut scene = scene(&sessions(1));
+    scene.write("riglm.toml", &sessions(22));
+    assert_eq!(scene.next().await, Ok(22));
+    let path = |name: &str| scene.directory.path().join(name);
+    scene.write("riglm.toml~", &sessions(33));
+    fs::rename(path("riglm.toml~"), path("riglm.toml")).unwrap();
+    assert_eq!(scene.next().await, Ok(33));
+    // The same again, of the same size.
+    scene.write(".tmp", &sessions(44));
+    let path = |name: &str| scene.directory.path().join(name);
+    fs::rename(path(".tmp"), path("riglm.toml")).unwrap();
+    assert_eq!(scene.next().await, Ok(44));
+}
+
+#[tokio::test]
+async fn a_link_that_is_turned_is_noticed() {
+    let mut scene = scene(&sessions(1));
+    let path = |name: &str| scene.directory.path().join(name);
+    let (file, link) = (path("riglm.toml"), path("new"));
+    scene.write("two", &sessions(2));
+    std::os::unix::fs::symlink(path("two"), &link).unwrap();
+    fs::rename(link, file).unwrap();
+    assert_eq!(scene.next().await, Ok(2));
+}
+
+#[tokio::test]
+async fn a_file_that_goes_and_comes_back_and_one_that_comes_first_are_noticed() {
+    let mut scene = scene(&sessions(1));
+    let path = scene.directory.path().join("riglm.toml");
+    fs::remove_file(&path).unwrap();
+    let default = riglm_app::limits::Limits::default().sessions;
+    assert_eq!(scene.next().await, Ok(default));
+    scene.write("riglm.yaml", "limits: {sessions: 5}");
+    assert_eq!(scene.next().await, Ok(5));
+    scene.write("riglm.toml", &sessions(6));
+    assert_eq!(scene.next().await, Ok(6));
+}
+
+#[tokio::test]
+async fn a_wrong_file_is_an_error_until_it_is_put_right() {
+    let mut scene = scene(&sessions(1));
+    scene.write("riglm.toml", "[limits]\nsessions = \"many\"\n");
+    let refusal = scene.next().await.unwrap_err();
+    assert!(refusal.contains("limits.sessions"), "{refusal}");
+    scene.write("riglm.toml", &sessions(7));
+    assert_eq!(scene.next().await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_file_that_stays_as_it_is_is_no_change() {
+    let mut scene = scene(&sessions(1));
+    let many_looks = Duration::from_millis(300);
+    let changed = tokio::time::timeout(many_looks, scene.watch.changed()).await;
+    assert!(changed.is_err());
+}
