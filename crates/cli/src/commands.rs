@@ -3,6 +3,7 @@
 mod calls;
 mod config;
 mod demo;
+mod hangup;
 mod serve;
 mod sessions;
 mod table;

@@ -1,15 +1,15 @@
 //! `riglm serve`: the proxy, until it is told to stop.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::stdio;
 use riglm_domain::principal::Principal;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::hangup::Hangup;
 use crate::compose;
 use crate::config::{Config, Downstream, Watch};
 use crate::output::note;
@@ -24,9 +24,9 @@ pub(super) async fn run(config: Config, watch: Watch) -> anyhow::Result<()> {
     let watched = "failed to watch for signals";
     let mut terminate = signal(SignalKind::terminate()).context(watched)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
-    let hangup = signal(SignalKind::hangup()).context(watched)?;
+    let hangup = Hangup::new().context(watched)?;
     let asked = Arc::new(Notify::new());
-    let terminal_ends = end_of_terminal(hangup, Arc::clone(&asked));
+    let terminal_ends = hangup.follow(Arc::clone(&asked));
     let stopped = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -65,21 +65,4 @@ pub(super) async fn run(config: Config, watch: Watch) -> anyhow::Result<()> {
             served.context("failed to serve the client")
         }
     }
-}
-
-/// Passes SIGHUP on to `asked`, and returns when it says that the terminal of the process is gone.
-async fn end_of_terminal(mut hangup: Signal, asked: Arc<Notify>) {
-    let had_terminal = has_terminal();
-    while hangup.recv().await.is_some() {
-        if had_terminal && !has_terminal() {
-            return;
-        }
-        asked.notify_one();
-    }
-    std::future::pending::<()>().await;
-}
-
-/// Returns whether a terminal controls the process.
-fn has_terminal() -> bool {
-    File::open("/dev/tty").is_ok()
 }
