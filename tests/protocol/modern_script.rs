@@ -1,6 +1,5 @@
 //! A conversation of revision 2026-07-28 with the unusual server that touches every message.
 
-use riglm_tests::messages::request_with;
 use riglm_tests::modern::Meta;
 use riglm_tests::normalise::Masks;
 use riglm_tests::script::{Script, Step};
@@ -339,13 +338,5 @@ fn extensions() -> Vec<Step> {
     vec![
         request("98", "odd/echo", r#""z":1.0,"a":[null,"\ud83d\ude00",1e3]"#),
         request("99", "odd/unknown", r#""n":1.0"#),
-        Step::request(
-            "a revision that nobody knows",
-            &request_with(
-                "\"v\"",
-                "tools/list",
-                r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{}}}"#,
-            ),
-        ),
     ]
 }

@@ -88,7 +88,9 @@ impl Session {
 
     fn note(&self, envelope: &Envelope, text: &str) {
         if envelope.is_response() {
-            let waiting = envelope.id().and_then(|id| self.pending().remove(id));
+            let waiting = envelope
+                .id()
+                .and_then(|id| self.pending().remove(&comparable(id)));
             if let Some(waiting) = waiting {
                 // The asking tool may have given up.
                 let _ = waiting.send(text.to_owned());
@@ -229,7 +231,7 @@ impl Session {
     pub(super) async fn ask(&self, route: &Route, method: &str, params: &str) -> Option<String> {
         let id = self.next_id();
         let (sender, answer) = oneshot::channel();
-        self.pending().insert(id.clone(), sender);
+        self.pending().insert(comparable(&id), sender);
         let text = format!(
             r#"{{"method":{},"x-top":{{"n":1.0}},"params":{params},"id":{id},"jsonrpc":"2.0"}}"#,
             quoted(method)
@@ -275,6 +277,11 @@ impl Session {
             _ => format!(r#""{n}""#),
         }
     }
+}
+
+/// Returns an id as text that is equal for equal ids: strings may be written in several ways.
+fn comparable(id: &str) -> String {
+    serde_json::from_str::<String>(id).map_or_else(|_| id.to_owned(), |text| quoted(&text))
 }
 
 fn resource(params: &str) -> String {
