@@ -4,10 +4,12 @@
     reason = "the functions that tests share report failures by panicking"
 )]
 
+mod abandoned;
 mod bad_input;
 mod comparison;
 mod era_matrix;
 mod everything_script;
+mod many_upstreams;
 mod modern_refusals;
 mod modern_script;
 mod modern_transparency;

@@ -74,6 +74,11 @@ impl Upstream {
         }
     }
 
+    /// Returns the upstreams that the configuration names: no argument is given for them.
+    pub fn configured() -> Self {
+        Self::of_command(Vec::new())
+    }
+
     /// Returns an upstream at an address that somebody else keeps.
     pub fn at(transport: Transport, url: Url) -> Self {
         Self {
@@ -112,6 +117,7 @@ impl Upstream {
     /// Returns the arguments that make `riglm serve` use this server.
     pub fn as_arguments(&self) -> Vec<String> {
         match (&self.transport, &self.url) {
+            (Transport::Stdio, _) if self.command.is_empty() => Vec::new(),
             (Transport::Stdio, _) => {
                 let mut arguments = vec!["--".to_owned()];
                 arguments.extend(self.command.iter().cloned());

@@ -164,6 +164,21 @@ pub fn command_line(pid: u32) -> String {
         .replace('\0', " ")
 }
 
+/// Returns how many descriptors a process has open.
+pub fn n_descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// Returns the resident memory of a process in KiB.
+pub fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next())
+        .and_then(|kib| kib.parse().ok())
+        .unwrap_or_default()
+}
+
 /// Waits until none of these processes is alive and returns those that still are.
 pub async fn survivors(pids: &[u32], deadline: Duration) -> Vec<u32> {
     let alive = || pids.iter().copied().filter(|pid| is_alive(*pid)).collect();
