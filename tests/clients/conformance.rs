@@ -1,11 +1,13 @@
 //! The official conformance suite, run against its fixture and through the proxy.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use riglm_tests::fixture::{Transport, Upstream, clients_dir, npm_package};
 use riglm_tests::process::{Process, command};
 use riglm_tests::riglm::{Options, Riglm};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
@@ -32,7 +34,15 @@ struct Verdict {
     n_failed: usize,
 }
 
-async fn run_suite(url: &Url, revision: &str) -> BTreeMap<String, Verdict> {
+/// What a run of the suite found.
+#[derive(Debug)]
+struct Run {
+    verdicts: BTreeMap<String, Verdict>,
+    /// Each failed check with what was wrong.
+    failed_checks: Vec<String>,
+}
+
+async fn run_suite(url: &Url, revision: &str) -> Run {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let mut suite = command(
         node_22(),
@@ -44,9 +54,25 @@ async fn run_suite(url: &Url, revision: &str) -> BTreeMap<String, Verdict> {
         url.as_str(),
         "--requirements",
         revision,
+        "--output-dir",
+        "results",
     ]);
     let text = report(suite).await;
-    text.lines().filter_map(verdict).collect()
+    Run {
+        verdicts: text.lines().filter_map(verdict).collect(),
+        failed_checks: failed_checks(&folder.path().join("results")),
+    }
+}
+
+/// Returns the failed checks in the results that the suite wrote, a folder for each scenario.
+fn failed_checks(results: &Path) -> Vec<String> {
+    let scenarios = std::fs::read_dir(results).into_iter().flatten().flatten();
+    scenarios
+        .filter_map(|scenario| std::fs::read_to_string(scenario.path().join("checks.json")).ok())
+        .flat_map(|checks| serde_json::from_str::<Vec<Value>>(&checks).unwrap_or_default())
+        .filter(|check| check["status"] == "FAILURE")
+        .map(|check| format!("{}: {}", check["id"], check["errorMessage"]))
+        .collect()
 }
 
 /// Reads a line of the summary: `✓ ping: 2 passed, 0 failed`.
@@ -96,20 +122,26 @@ fn failing(verdicts: &BTreeMap<String, Verdict>) -> Vec<&str> {
 }
 
 /// Fails when a scenario passes in fewer checks in front of the proxy than in front of the server.
-async fn assert_no_worse(url: Url, direct: &BTreeMap<String, Verdict>, revision: &str) {
+async fn assert_no_worse(url: Url, direct: &Run, revision: &str) {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let upstream = Upstream::at(Transport::Streamable, url);
     let riglm = Riglm::serve(&upstream, data_dir.path(), &Options::default()).await;
     let proxied = run_suite(&riglm.url, revision).await;
     let worse: Vec<_> = direct
+        .verdicts
         .iter()
         .filter(|(name, before)| {
-            proxied.get(*name).is_none_or(|after| {
+            proxied.verdicts.get(*name).is_none_or(|after| {
                 after.n_failed > before.n_failed || (before.is_passed && !after.is_passed)
             })
         })
         .collect();
-    assert!(worse.is_empty(), "{worse:?} became {proxied:?}");
+    let new: Vec<&String> = proxied
+        .failed_checks
+        .iter()
+        .filter(|check| !direct.failed_checks.contains(check))
+        .collect();
+    assert!(worse.is_empty(), "{worse:?} got worse: {new:#?}");
 }
 
 #[tokio::test]
@@ -117,8 +149,8 @@ async fn assert_no_worse(url: Url, direct: &BTreeMap<String, Verdict>, revision:
 async fn no_scenario_fares_worse_through_the_proxy() {
     let (_fixture, url) = start_fixture().await;
     let direct = run_suite(&url, "2025-11-25").await;
-    assert!(direct.len() >= N_REQUIRED, "{direct:?}");
-    assert_eq!(failing(&direct), Vec::<&str>::new(), "{direct:?}");
+    assert!(direct.verdicts.len() >= N_REQUIRED, "{direct:?}");
+    assert_eq!(failing(&direct.verdicts), Vec::<&str>::new(), "{direct:?}");
     assert_no_worse(url, &direct, "2025-11-25").await;
 }
 
@@ -127,9 +159,11 @@ async fn no_scenario_fares_worse_through_the_proxy() {
 async fn the_fixture_of_2026_07_28_passes_all_that_is_required() {
     let fixture = modern_fixture::start().await;
     let mut direct = run_suite(&fixture.url, "2026-07-28").await;
-    direct.retain(|name, _| !name.starts_with(EXTENSION));
-    assert!(direct.len() >= N_REQUIRED_MODERN, "{direct:?}");
-    assert_eq!(failing(&direct), Vec::<&str>::new(), "{direct:?}");
+    direct
+        .verdicts
+        .retain(|name, _| !name.starts_with(EXTENSION));
+    assert!(direct.verdicts.len() >= N_REQUIRED_MODERN, "{direct:?}");
+    assert_eq!(failing(&direct.verdicts), Vec::<&str>::new(), "{direct:?}");
 }
 
 #[tokio::test]
@@ -137,6 +171,6 @@ async fn the_fixture_of_2026_07_28_passes_all_that_is_required() {
 async fn no_scenario_of_2026_07_28_fares_worse_through_the_proxy() {
     let fixture = modern_fixture::start().await;
     let direct = run_suite(&fixture.url, "2026-07-28").await;
-    assert!(direct.len() >= N_REQUIRED_MODERN, "{direct:?}");
+    assert!(direct.verdicts.len() >= N_REQUIRED_MODERN, "{direct:?}");
     assert_no_worse(fixture.url.clone(), &direct, "2026-07-28").await;
 }

@@ -196,6 +196,8 @@ fn derived(envelope: &Envelope, mirrors: &Mirrors) -> Vec<(String, String)> {
     let name = match method.as_str() {
         "tools/call" | "prompts/get" => string_at(params, &["name"]),
         "resources/read" => string_at(params, &["uri"]),
+        // The tasks extension asks for it as well.
+        "tasks/get" | "tasks/update" | "tasks/cancel" => string_at(params, &["taskId"]),
         _ => None,
     };
     if let Some(name) = name {

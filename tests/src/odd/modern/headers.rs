@@ -34,6 +34,7 @@ pub(super) fn mismatch(headers: &HeaderMap, text: &str, envelope: &Envelope) -> 
     let key = match method.as_deref() {
         Some("tools/call" | "prompts/get") => "name",
         Some("resources/read") => "uri",
+        Some("tasks/get" | "tasks/update" | "tasks/cancel") => "taskId",
         _ => return None,
     };
     let name = string_at(params, &[key]);
