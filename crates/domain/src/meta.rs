@@ -23,6 +23,15 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The token under which progress is reported.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
+/// Methods that modern revisions no longer have (changelog of 2026-07-28).
+const LEGACY_ONLY: [&str; 5] = [
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+];
+
 /// What a request says of its sender, as JSON text borrowed from the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestMeta<'a> {
@@ -73,27 +82,38 @@ impl<'a> RequestMeta<'a> {
         Some(Revision::new(&text))
     }
 
-    /// Checks what every request of a modern revision must say; a request that names no revision is
-    /// a legacy one, of which nothing is asked.
+    /// Checks that a request which names a revision names one that is spoken here. A legacy request
+    /// names none.
     ///
     /// # Errors
     ///
-    /// Returns [`RpcErrorCode::UnsupportedProtocolVersion`] for a revision that has no per-request
-    /// metadata or that is not known, and [`RpcErrorCode::InvalidParams`] for a request without
-    /// capabilities.
-    pub fn check(&self) -> Result<(), RpcError> {
-        let Some(revision) = self.revision() else {
+    /// Returns [`RpcErrorCode::UnsupportedProtocolVersion`] for a revision that is not known, or
+    /// that has no per-request metadata.
+    pub fn check_spoken(&self) -> Result<(), RpcError> {
+        let Some(revision) = self.revision().filter(|revision| !revision.is_modern()) else {
             return Ok(());
         };
-        if !revision.is_modern() {
-            let error = RpcError::new(
-                RpcErrorCode::UnsupportedProtocolVersion,
-                "Unsupported protocol version",
-            );
-            return Err(error.with_data(serde_json::json!({
-                "supported": Revision::supported(),
-                "requested": revision.as_str(),
-            })));
+        let error = RpcError::new(
+            RpcErrorCode::UnsupportedProtocolVersion,
+            "Unsupported protocol version",
+        );
+        Err(error.with_data(serde_json::json!({
+            "supported": Revision::supported(),
+            "requested": revision.as_str(),
+        })))
+    }
+
+    /// Checks what a request with this method must say and be in a modern revision. Of legacy
+    /// requests and of those of an unknown revision nothing is asked: what the latter must say is
+    /// for a server to judge that knows it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RpcErrorCode::InvalidParams`] for a request without capabilities, and
+    /// [`RpcErrorCode::MethodNotFound`] for a method that modern revisions no longer have.
+    pub fn check_complete(&self, method: &str) -> Result<(), RpcError> {
+        if !self.revision().is_some_and(|revision| revision.is_modern()) {
+            return Ok(());
         }
         if !self
             .client_capabilities
@@ -102,6 +122,12 @@ impl<'a> RequestMeta<'a> {
             return Err(RpcError::new(
                 RpcErrorCode::InvalidParams,
                 format!("the request lacks {CLIENT_CAPABILITIES} in its _meta"),
+            ));
+        }
+        if LEGACY_ONLY.contains(&method) {
+            return Err(RpcError::new(
+                RpcErrorCode::MethodNotFound,
+                format!("{method} is no method of this revision"),
             ));
         }
         Ok(())
@@ -123,24 +149,41 @@ mod tests {
         assert_eq!(meta.client_info, None);
     }
 
+    fn modern(version: &str, more: &str) -> String {
+        format!(r#"{{"_meta":{{"{PROTOCOL_VERSION}":"{version}"{more}}}}}"#)
+    }
+
     #[test]
-    fn a_modern_request_must_be_whole() {
-        let check = |meta: &str| {
-            let params = format!(r#"{{"_meta":{meta}}}"#);
-            RequestMeta::read(Some(&params)).check()
+    fn a_modern_request_must_be_whole_and_of_a_method_that_is_left() {
+        let check = |params: &str, method: &str| {
+            let checked = RequestMeta::read(Some(params)).check_complete(method);
+            checked.map_err(|error| error.code)
         };
-        assert_eq!(check("{}"), Ok(()));
-        let version = |version: &str| format!(r#""{PROTOCOL_VERSION}":"{version}""#);
-        let alone = check(&format!("{{{}}}", version("2026-07-28"))).unwrap_err();
-        assert_eq!(alone.code, RpcErrorCode::InvalidParams);
-        let unknown = check(&format!("{{{}}}", version("1900-01-01"))).unwrap_err();
-        assert_eq!(unknown.code, RpcErrorCode::UnsupportedProtocolVersion);
-        assert_eq!(unknown.data.unwrap()["requested"], "1900-01-01");
-        let capabilities = format!(r#""{CLIENT_CAPABILITIES}":{{}}"#);
+        let capabilities = format!(r#","{CLIENT_CAPABILITIES}":{{}}"#);
+        let whole = modern("2026-07-28", &capabilities);
+        let incomplete = modern("2026-07-28", "");
+        assert_eq!(check(&whole, "tools/list"), Ok(()));
+        assert_eq!(check(&whole, "ping"), Err(RpcErrorCode::MethodNotFound));
         assert_eq!(
-            check(&format!("{{{},{capabilities}}}", version("2026-07-28"))),
-            Ok(())
+            check(&incomplete, "tools/list"),
+            Err(RpcErrorCode::InvalidParams)
         );
+        assert_eq!(check("{}", "ping"), Ok(()));
+        assert_eq!(check(&modern("2099-01-01", ""), "ping"), Ok(()));
+    }
+
+    #[test]
+    fn a_revision_that_is_not_spoken_is_named_with_those_that_are() {
+        let check = |params: &str| RequestMeta::read(Some(params)).check_spoken();
+        assert_eq!(check("{}"), Ok(()));
+        assert_eq!(check(&modern("2026-07-28", "")), Ok(()));
+        let unknown = check(&modern("1900-01-01", "")).unwrap_err();
+        assert_eq!(unknown.code, RpcErrorCode::UnsupportedProtocolVersion);
+        let data = unknown.data.unwrap();
+        assert_eq!(data["requested"], "1900-01-01");
+        assert_eq!(data["supported"][0], "2026-07-28");
+        let legacy = check(&modern("2025-11-25", "")).unwrap_err();
+        assert_eq!(legacy.code, RpcErrorCode::UnsupportedProtocolVersion);
     }
 
     #[test]

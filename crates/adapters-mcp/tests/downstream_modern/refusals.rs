@@ -85,27 +85,34 @@ async fn a_request_that_does_not_say_what_each_must_is_refused() {
 }
 
 #[tokio::test]
-async fn a_revision_that_is_not_spoken_is_answered_with_those_that_are() {
+async fn a_revision_that_is_not_known_is_for_the_server_to_judge() {
     let scene = Scene::new().await;
+    let error = r#""error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}"#;
+    scene.upstream.reply_to("tools/list", error);
     for version in ["1900-01-01", "2099-01-01", "2025-11-25"] {
         let text = request("7", "tools/list", "").replace("2026-07-28", version);
-        let refusal = read(
-            scene
-                .post_text(text)
-                .header("MCP-Protocol-Version", version),
-        )
-        .await;
-        assert_refused(&scene, &refusal, (StatusCode::BAD_REQUEST, -32022, "7"));
-        assert!(
-            refusal
-                .body
-                .contains(&format!(r#""requested":"{version}""#))
-        );
-        assert!(
-            refusal
-                .body
-                .contains(r#""supported":["2026-07-28","2025-11-25""#)
-        );
+        let post = scene.post_text(text.clone());
+        let post = post
+            .header("MCP-Protocol-Version", version)
+            .header("Mcp-Method", "tools/list");
+        let refusal = read(post).await;
+        assert_eq!(refusal.status, StatusCode::BAD_REQUEST, "{version}");
+        assert!(refusal.body.contains(error), "{}", refusal.body);
+        assert_eq!(scene.sent().pop(), Some(text));
+    }
+}
+
+#[tokio::test]
+async fn methods_that_the_revision_no_longer_has_are_not_found() {
+    let scene = Scene::new().await;
+    for method in [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+    ] {
+        let refusal = read(scene.post(request("7", method, ""))).await;
+        assert_refused(&scene, &refusal, (StatusCode::NOT_FOUND, -32601, "7"));
     }
 }
 

@@ -32,6 +32,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use riglm_domain::edit;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{
@@ -46,14 +47,6 @@ use self::request_state::Seal;
 use self::state::State;
 use super::options::BridgeOptions;
 
-/// Methods that are no part of modern revisions.
-const LEGACY_ONLY: [&str; 5] = [
-    "initialize",
-    "ping",
-    "logging/setLevel",
-    "resources/subscribe",
-    "resources/unsubscribe",
-];
 /// How many answers to servers may be on their way at the same time.
 const MAX_REPLIES: usize = 64;
 
@@ -197,11 +190,9 @@ impl Core {
                 reason: "a request with this id is in flight already",
             });
         }
-        if LEGACY_ONLY.contains(&method) {
-            let error = RpcError::new(
-                RpcErrorCode::MethodNotFound,
-                format!("{method} is no method of this revision"),
-            );
+        let meta = RequestMeta::read(message.params(envelope));
+        let checked = meta.check_spoken();
+        if let Err(error) = checked.and_then(|()| meta.check_complete(method)) {
             self.deliver_error(id, &error).await;
             return Ok(Sent::Delivered);
         }

@@ -115,7 +115,7 @@ impl Relay {
         let params = RequestParams::read(message.params(envelope));
         let meta = params.protocol_meta();
         if let Some(meta) = &meta {
-            meta.check()?;
+            meta.check_complete(method)?;
             self.caller.presented(meta);
         }
         let started_at = self.shared.recorder.now();

@@ -78,7 +78,8 @@ impl ClientSession {
         let params = RequestParams::read(message.params(envelope));
         let meta = params.protocol_meta();
         if let Some(meta) = &meta {
-            meta.check()?;
+            meta.check_spoken()?;
+            meta.check_complete(method)?;
             self.caller.presented(meta);
         }
         let is_modern = meta.is_some();

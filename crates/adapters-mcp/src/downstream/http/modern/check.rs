@@ -15,7 +15,7 @@ use super::OWN_IDS;
 /// # Errors
 ///
 /// Returns the error that refuses it: [`RpcErrorCode::InvalidParams`] for a request that does not
-/// say what each must, [`RpcErrorCode::UnsupportedProtocolVersion`],
+/// say what each must, [`RpcErrorCode::MethodNotFound`] for one that its revision no longer has,
 /// [`RpcErrorCode::HeaderMismatch`] for headers that are missing, stand twice, have characters that
 /// none may have or say something else, and [`RpcErrorCode::InvalidRequest`] for names that are the
 /// proxy's own.
@@ -37,8 +37,8 @@ pub(super) fn message(
         let text = format!("the request lacks {} in its _meta", meta::PROTOCOL_VERSION);
         return Err(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
-    meta.check()?;
     check_standard(&standard(headers)?, method, params).map_err(mismatch)?;
+    meta.check_complete(method)?;
     let token = meta.progress_token.and_then(RequestId::from_json);
     if is_own(id) || token.as_ref().is_some_and(is_own) {
         let text = "ids and progress tokens that begin with riglm: are those of the proxy itself";
@@ -57,9 +57,6 @@ fn notification(headers: &HeaderMap, method: &str, meta: &RequestMeta<'_>) -> Re
     let Some(revision) = meta.revision() else {
         return Ok(());
     };
-    if !revision.is_modern() {
-        return meta.check();
-    }
     if standard
         .protocol_version
         .is_some_and(|said| said != revision.as_str())
