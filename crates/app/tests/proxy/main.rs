@@ -1,0 +1,10 @@
+//! The proxy over fakes: what is recorded when, and what happens when the upstream fails.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod connections;
+mod messages;
+mod recording;
+mod requests;
+mod scene;
+mod sessions;

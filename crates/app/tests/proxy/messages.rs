@@ -1,0 +1,156 @@
+//! What reaches the client, and on which way.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use riglm_app::limits::Limits;
+use riglm_domain::id::ToolName;
+use riglm_domain::invocation::{Outcome, ToolSource};
+use riglm_domain::prediction::{Selection, SelectionContext};
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository, SessionRepository};
+use riglm_ports::downstream::Route;
+use riglm_ports::predictor::Predictor;
+
+use crate::scene::{Scene, Setup, call, id};
+
+#[derive(Debug)]
+struct HidesB;
+
+impl Predictor for HidesB {
+    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        Selection::Without(
+            (0..tools.len())
+                .filter(|at| tools[*at].as_str() == "b")
+                .collect(),
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_recorded_whole_and_shown_filtered_and_hidden_tools_are_callable() {
+    let scene = Setup {
+        predictor: Some(Arc::new(HidesB)),
+        ..Setup::default()
+    }
+    .scene();
+    scene.upstream.reply_to(
+        "tools/list",
+        r#""result":{"tools":[{"name":"a","n":1.0},{"name":"b"}],"x":[]}"#,
+    );
+    scene
+        .send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)
+        .await;
+    assert_eq!(
+        scene.last(),
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","n":1.0}],"x":[]}}"#
+    );
+    scene.send(&call(2).replace("echo", "b")).await;
+    scene.send(&call(3).replace("echo", "a")).await;
+    let sessions = scene.store.sessions(1).await.unwrap();
+    assert_eq!(sessions[0].tools_available, ["a", "b"]);
+    let calls = scene
+        .store
+        .invocations(&InvocationFilter::default(), 10)
+        .await
+        .unwrap();
+    let sources: Vec<_> = calls.iter().map(|call| call.invocation.source).collect();
+    assert_eq!(sources, [ToolSource::Hidden, ToolSource::Shown]);
+    assert_eq!(scene.upstream.sent().len(), 3);
+}
+
+#[tokio::test]
+async fn messages_of_an_upstream_without_streams_go_where_they_belong() {
+    let scene = Setup::default().scene();
+    let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
+    scene.send(&with_token).await;
+    scene.send(&call(2)).await;
+    let said = [
+        (
+            r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#,
+            Some(1),
+        ),
+        (
+            r#"{"method":"notifications/progress","params":{"progressToken":"?"}}"#,
+            None,
+        ),
+        (r#"{"method":"notifications/message","params":{}}"#, None),
+        (r#"{"method":"notifications/tools/list_changed"}"#, None),
+        (r#"{"id":1,"method":"sampling/createMessage"}"#, Some(2)),
+    ];
+    for (text, expected) in said {
+        scene.upstream.say(text, None).await;
+        let route = expected.map_or(Route::Standalone, |number| Route::Related(id(number)));
+        assert_eq!(
+            scene.client.delivered().last().unwrap(),
+            &(text.to_owned(), route)
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_keeps_its_distance_from_progress_and_the_end_waits_for_it() {
+    let scene = Setup::default().scene();
+    let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
+    scene.send(&with_token).await;
+    let progress = r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#;
+    scene.upstream.say(progress, None).await;
+    let before = Instant::now();
+    let answer = scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None);
+    tokio::pin!(answer);
+    assert!(futures_util::poll!(answer.as_mut()).is_pending());
+    let drained = scene.session.drain(Duration::from_secs(10));
+    tokio::join!(answer, drained);
+    assert!(before.elapsed() >= Duration::from_millis(2));
+    assert_eq!(scene.client.delivered().len(), 2);
+}
+
+/// Sends a request that asks for progress and lets the upstream answer right after some of it, so
+/// that the answer is on its way for a moment. Returns the future that brings it.
+async fn answer_on_its_way(scene: &Scene) -> impl Future<Output = ()> + '_ {
+    let with_token = call(1).replace(r#""name""#, r#""_meta":{"progressToken":"t"},"name""#);
+    scene.send(&with_token).await;
+    let progress = r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#;
+    scene.upstream.say(progress, None).await;
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_on_its_way_gives_up_its_place_and_closes_its_row() {
+    let limits = Limits {
+        in_flight: 1,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    {
+        let answer = answer_on_its_way(&scene).await;
+        tokio::pin!(answer);
+        assert!(futures_util::poll!(answer.as_mut()).is_pending());
+    }
+    scene.session.drain(Duration::from_secs(5)).await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
+    scene.send(&call(2)).await;
+    assert_eq!(scene.upstream.sent().len(), 2);
+}
+
+#[tokio::test]
+async fn what_comes_on_the_own_stream_of_a_server_stays_there() {
+    let scene = Setup::default().scene();
+    scene.upstream.with_streams();
+    scene.send(&call(1)).await;
+    scene
+        .upstream
+        .say(r#"{"method":"notifications/message"}"#, None)
+        .await;
+    assert_eq!(
+        scene.client.delivered().last().unwrap().1,
+        Route::Standalone
+    );
+}

@@ -1,0 +1,171 @@
+//! What is recorded, when, and what is left out.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use riglm_app::tracking::RecorderOptions;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_domain::record::Record;
+use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository, SessionRepository};
+use riglm_ports::downstream::{ClientLink, Route};
+use riglm_ports::fake::MemoryStore;
+
+use crate::scene::{HELLO, Setup, call};
+
+/// A client that notes how many calls were closed in the store when their answers came.
+#[derive(Debug)]
+struct Witness {
+    store: Arc<MemoryStore>,
+    closed: Mutex<Vec<usize>>,
+}
+
+#[async_trait]
+impl ClientLink for Witness {
+    async fn deliver(&self, _message: Message, _route: Route) {
+        let is_end = |record: &Record| matches!(record, Record::CallClosed(_));
+        let n_closed = self
+            .store
+            .records()
+            .iter()
+            .filter(|record| is_end(record))
+            .count();
+        self.closed.lock().unwrap().push(n_closed);
+    }
+
+    async fn finish(&self, _request: &RequestId) {}
+
+    async fn close(&self) {}
+}
+
+#[tokio::test]
+async fn the_row_of_a_call_is_open_when_it_is_forwarded_and_closed_when_its_reply_leaves() {
+    let scene = Setup::default().scene();
+    let witness = Arc::new(Witness {
+        store: scene.store.clone(),
+        closed: Mutex::default(),
+    });
+    let session = scene
+        .proxy
+        .accept(Transport::Stdio, &Principal::local(), witness.clone())
+        .unwrap();
+    let message = Message::parse(&Bytes::from(call(1))).unwrap();
+    session.receive(message).await.unwrap();
+    assert_eq!(scene.outcomes().await, [None]);
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    assert_eq!(*witness.closed.lock().unwrap(), [1]);
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
+}
+
+#[tokio::test]
+async fn a_session_is_recorded_with_what_its_client_says_of_itself() {
+    let scene = Setup::default().scene();
+    scene.send(HELLO).await;
+    scene.send(&call(1)).await;
+    scene.session.close().await;
+    let sessions = scene.store.sessions(10).await.unwrap();
+    let session = &sessions[0];
+    assert_eq!(session.session.client_info.name, "tester");
+    assert_eq!(session.session.protocol.as_str(), "2025-06-18");
+    assert_eq!((session.n_calls, session.ended_at.is_some()), (1, true));
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
+    assert!(scene.client.is_closed());
+    assert_eq!(scene.upstream.connections(), (1, 1));
+}
+
+#[tokio::test]
+async fn arguments_are_stored_only_when_asked_for_and_then_without_secrets() {
+    for include_arguments in [false, true] {
+        let options = RecorderOptions {
+            include_arguments,
+            ..RecorderOptions::default()
+        };
+        let scene = Setup {
+            options,
+            ..Setup::default()
+        }
+        .scene();
+        scene.send(&call(1)).await;
+        let calls = scene
+            .store
+            .invocations(&InvocationFilter::default(), 1)
+            .await
+            .unwrap();
+        let expected = include_arguments.then(|| r#"{"secret":"[redacted]"}"#.to_owned());
+        assert_eq!(calls[0].invocation.arguments, expected);
+        assert!(!format!("{:?}", scene.store.records()).contains("s3cr3t"));
+    }
+}
+
+#[tokio::test]
+async fn the_three_kinds_of_failure_are_errors_and_pass_as_they_are() {
+    let scene = Setup::default().scene();
+    let answers = [
+        r#"{"jsonrpc":"2.0","id":1,"result":{"isError":true,"x":1.0}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"m","data":null}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"result":{"isError":false}}"#,
+    ];
+    for (number, answer) in (1..).zip(answers) {
+        scene.send(&call(number)).await;
+        scene.upstream.say(answer, None).await;
+        assert_eq!(scene.last(), answer);
+    }
+    let expected = [Outcome::Error, Outcome::Error, Outcome::Ok].map(Some);
+    assert_eq!(scene.outcomes().await, expected);
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_recorded_goes_on_unless_recording_is_required() {
+    for is_required in [false, true] {
+        let options = RecorderOptions {
+            is_required,
+            ..RecorderOptions::default()
+        };
+        let scene = Setup {
+            options,
+            ..Setup::default()
+        }
+        .scene();
+        scene.send(HELLO).await;
+        scene.store.start_failing();
+        scene.send(&call(1)).await;
+        let n_sent = scene
+            .upstream
+            .sent()
+            .iter()
+            .filter(|(_, text)| text.contains("echo"))
+            .count();
+        assert_eq!(n_sent, usize::from(!is_required));
+        let code = RpcErrorCode::RecordingUnavailable.code().to_string();
+        assert_eq!(scene.last().contains(&code), is_required);
+    }
+}
+
+#[tokio::test]
+async fn names_and_targets_are_recorded_without_secrets_and_within_bounds() {
+    let scene = Setup::default().scene();
+    let read = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"https://u:s3cr3t@h/a?t=s3cr3t"}}"#;
+    scene.send(read).await;
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    scene
+        .send(&call(2).replace(r#""echo""#, r#"{"password":"s3cr3t"}"#))
+        .await;
+    scene
+        .send(&call(3).replace("echo", &"x".repeat(100_000)))
+        .await;
+    let records = format!("{:?}", scene.store.records());
+    assert!(
+        !records.contains("s3cr3t") && records.len() < 10_000,
+        "{records}"
+    );
+}

@@ -1,0 +1,206 @@
+//! Requests in flight: their ids, their deadlines, their number.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use riglm_app::limits::Limits;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::message::Message;
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_ports::downstream::Route;
+use riglm_ports::fake::RecordingClient;
+
+use crate::scene::{Setup, call, id};
+
+#[tokio::test]
+async fn a_second_request_with_an_id_in_flight_is_refused_and_the_first_goes_on() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene.send(&call(1)).await;
+    assert!(
+        scene.last().contains(r#""id":1,"error":{"code":-32600"#),
+        "{}",
+        scene.last()
+    );
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    assert_eq!(scene.last(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_recorded_and_its_late_answer_changes_nothing() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    scene.send(cancel).await;
+    assert_eq!(scene.upstream.sent().last().unwrap().1, cancel);
+    assert_eq!(scene.client.finished(), [id(1)]);
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
+}
+
+#[tokio::test]
+async fn a_request_past_its_deadline_is_answered_and_cancelled_upstream() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
+    while scene.client.delivered().is_empty() || scene.upstream.sent().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        scene
+            .last()
+            .contains(&RpcErrorCode::UpstreamTimeout.code().to_string())
+    );
+    assert!(
+        scene
+            .upstream
+            .sent()
+            .last()
+            .unwrap()
+            .1
+            .contains("notifications/cancelled")
+    );
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Timeout)]);
+}
+
+#[tokio::test]
+async fn nothing_expires_while_the_client_owes_the_server_an_answer() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene
+        .upstream
+        .say(
+            r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}"#,
+            None,
+        )
+        .await;
+    assert_eq!(
+        scene.client.delivered().last().unwrap().1,
+        Route::Related(id(1))
+    );
+    scene.proxy.sweep(Instant::now() + Duration::from_mins(5));
+    tokio::task::yield_now().await;
+    assert_eq!(scene.outcomes().await, [None]);
+}
+
+#[tokio::test]
+async fn too_many_requests_are_refused_and_places_become_free_again() {
+    let limits = Limits {
+        in_flight_per_session: 2,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    for number in 1..=3 {
+        scene.send(&call(number)).await;
+    }
+    assert!(
+        scene
+            .last()
+            .contains(&RpcErrorCode::LimitReached.code().to_string())
+    );
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    scene.send(&call(4)).await;
+    assert_eq!(scene.upstream.sent().len(), 3);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_gives_its_place_to_other_sessions_but_not_to_its_own() {
+    let limits = Limits {
+        in_flight: 2,
+        in_flight_per_session: 2,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    for number in 1..=2 {
+        scene.send(&call(number)).await;
+        scene
+            .send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number}}}}}"#
+            ))
+            .await;
+    }
+    scene.send(&call(3)).await;
+    assert!(
+        scene
+            .last()
+            .contains(&RpcErrorCode::LimitReached.code().to_string())
+    );
+    let client = Arc::new(RecordingClient::default());
+    let other = scene
+        .proxy
+        .accept(Transport::Sse, &Principal::local(), client.clone())
+        .unwrap();
+    other
+        .receive(Message::parse(&Bytes::from(call(1))).unwrap())
+        .await
+        .unwrap();
+    assert!(client.delivered().is_empty(), "{:?}", client.delivered());
+}
+
+#[tokio::test]
+async fn a_request_that_the_server_took_back_extends_no_deadline() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene
+        .upstream
+        .say(r#"{"id":9,"method":"elicitation/create"}"#, None)
+        .await;
+    let back = r#"{"method":"notifications/cancelled","params":{"requestId":9}}"#;
+    scene.upstream.say(back, None).await;
+    scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
+    while scene.outcomes().await == [None] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Timeout)]);
+}
+
+#[tokio::test]
+async fn only_the_request_that_the_server_asked_for_gets_more_time() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene.send(&call(2)).await;
+    scene
+        .upstream
+        .say(r#"{"id":9,"method":"elicitation/create"}"#, Some(id(1)))
+        .await;
+    scene.proxy.sweep(Instant::now() + Duration::from_mins(2));
+    while scene.outcomes().await == [None, None] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(scene.outcomes().await, [None, Some(Outcome::Timeout)]);
+}
+
+#[tokio::test]
+async fn the_ids_of_the_proxys_own_requests_are_not_for_clients() {
+    let scene = Setup::default().scene();
+    scene
+        .send(&call(1).replace(r#""id":1"#, r#""id":"riglm:initialize:2""#))
+        .await;
+    assert!(
+        scene.last().contains("riglm:initialize:2"),
+        "{}",
+        scene.last()
+    );
+    assert!(scene.upstream.sent().is_empty());
+}

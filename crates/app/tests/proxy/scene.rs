@@ -1,0 +1,111 @@
+//! A proxy over fakes, with one client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use riglm_app::clock::SystemClock;
+use riglm_app::filtering::ListFilter;
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::invocation::Outcome;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
+use riglm_ports::clock::Clock;
+use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
+use riglm_ports::predictor::Predictor;
+
+pub(crate) const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
+pub(crate) const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
+
+/// A proxy over fakes, with one client.
+pub(crate) struct Scene {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) upstream: Arc<ScriptedUpstream>,
+    pub(crate) client: Arc<RecordingClient>,
+    pub(crate) proxy: Proxy,
+    pub(crate) session: Arc<ClientSession>,
+}
+
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) options: RecorderOptions,
+    pub(crate) limits: Limits,
+    pub(crate) predictor: Option<Arc<dyn Predictor>>,
+}
+
+impl Setup {
+    pub(crate) fn scene(self) -> Scene {
+        let store = Arc::new(MemoryStore::default());
+        let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
+        upstream.reply_to("initialize", WELCOME);
+        let run = RunId::new(SystemClock.now(), [0; 10]);
+        let hasher = KeyedHasher::new(&[7; 32]);
+        let clock = Arc::new(SystemClock);
+        let proxy = Proxy::new(ProxyParts {
+            upstreams: vec![Upstream::new(upstream.clone())],
+            naming: Naming::Prefix,
+            recorder: Arc::new(Recorder::new(
+                store.clone(),
+                hasher,
+                clock,
+                run,
+                self.options,
+            )),
+            filter: ListFilter::new(self.predictor),
+            limits: self.limits,
+        });
+        let client = Arc::new(RecordingClient::default());
+        let session = proxy
+            .accept(
+                Transport::StreamableHttp,
+                &Principal::local(),
+                client.clone(),
+            )
+            .unwrap();
+        Scene {
+            store,
+            upstream,
+            client,
+            proxy,
+            session,
+        }
+    }
+}
+
+impl Scene {
+    pub(crate) async fn send(&self, text: &str) {
+        let message = Message::parse(&Bytes::from(text.to_owned())).unwrap();
+        self.session.receive(message).await.unwrap();
+    }
+
+    pub(crate) async fn outcomes(&self) -> Vec<Option<Outcome>> {
+        let calls = self
+            .store
+            .invocations(&InvocationFilter::default(), 100)
+            .await
+            .unwrap();
+        calls
+            .into_iter()
+            .map(|call| call.end.map(|end| end.outcome))
+            .collect()
+    }
+
+    pub(crate) fn last(&self) -> String {
+        self.client.delivered().last().unwrap().0.clone()
+    }
+}
+
+pub(crate) fn call(id: u32) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"secret":"s3cr3t"}}}}}}"#
+    )
+}
+
+pub(crate) fn id(number: u32) -> RequestId {
+    RequestId::Number(number.to_string().into())
+}

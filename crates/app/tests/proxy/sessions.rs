@@ -1,0 +1,81 @@
+//! Sessions: their number and their end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use riglm_app::limits::Limits;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_ports::fake::RecordingClient;
+
+use crate::scene::{HELLO, Setup, call};
+
+#[tokio::test]
+async fn a_session_that_is_silent_too_long_is_ended() {
+    let scene = Setup::default().scene();
+    scene.send(HELLO).await;
+    scene.proxy.sweep(Instant::now() + Duration::from_hours(1));
+    scene.session.close().await; // Waits for the end that the sweep began.
+    assert!(scene.client.is_closed());
+    scene.proxy.sweep(Instant::now());
+    assert_eq!(scene.proxy.n_sessions(), 0);
+}
+
+#[tokio::test]
+async fn sessions_are_limited_in_all_and_for_each_principal() {
+    let limits = Limits {
+        sessions: 3,
+        sessions_per_principal: 2,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    let accept = |name: &str| {
+        let client = Arc::new(RecordingClient::default());
+        scene
+            .proxy
+            .accept(Transport::Sse, &Principal::named(name), client)
+    };
+    let first = accept("a").unwrap();
+    accept("a").unwrap();
+    assert_eq!(accept("a").unwrap_err().code, RpcErrorCode::LimitReached);
+    assert_eq!(accept("b").unwrap_err().code, RpcErrorCode::LimitReached);
+    first.close().await;
+    assert!(accept("b").is_ok());
+}
+
+#[tokio::test]
+async fn at_shutdown_requests_in_flight_end_and_new_ones_are_refused() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    let shutdown = scene.proxy.shutdown();
+    tokio::pin!(shutdown);
+    assert!(futures_util::poll!(shutdown.as_mut()).is_pending());
+    scene.send(&call(2)).await;
+    assert!(scene.last().contains("shutting down"), "{}", scene.last());
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    shutdown.await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
+    assert!(scene.client.is_closed());
+}
+
+#[tokio::test]
+async fn calls_in_flight_are_answered_when_their_session_ends() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    scene.session.close().await;
+    assert!(
+        scene
+            .last()
+            .contains(&RpcErrorCode::SessionNotFound.code().to_string())
+    );
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Cancelled)]);
+}
