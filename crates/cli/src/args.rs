@@ -30,6 +30,8 @@ pub enum Command {
     Sessions(SessionsArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
+    /// Log in to an upstream that wants OAuth, in a browser
+    Login(LoginArgs),
     /// Show the proxy at work between a built-in client and built-in servers
     Demo,
     /// Check and show the configuration
@@ -159,6 +161,23 @@ pub struct CallsArgs {
     /// The most calls to list; the newest ones are listed
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
+}
+
+/// Options of `login`.
+#[derive(Clone, Debug, Args)]
+pub struct LoginArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Name of the upstream; that of section upstream is default
+    #[arg(value_name = "NAME")]
+    pub upstream: String,
+    /// Print the address on standard error, and open no browser
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What to do with the configuration.

@@ -1,9 +1,11 @@
 //! The subcommands, one file each, and the choice between them.
 
+mod browser;
 mod calls;
 mod config;
 mod demo;
 mod hangup;
+mod login;
 mod serve;
 mod sessions;
 mod table;
@@ -42,6 +44,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
             wait_for(calls::run(&config, &arguments))
+        }
+        Command::Login(arguments) => {
+            let config = loaded(&arguments.places.overrides())?;
+            wait_for(login::run(&config, &arguments))
         }
         Command::Demo => wait_for(demo::run()),
         Command::DemoServer { server } => wait_for(demo_servers::serve_stdio(server)),

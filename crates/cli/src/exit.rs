@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use riglm_adapters_mcp::upstream::UpstreamConfigError;
+use riglm_adapters_mcp::upstream::{LoginError, UpstreamConfigError};
 
 use crate::config::ConfigError;
 use crate::output::{note, printable};
@@ -22,7 +22,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 fn code_of(error: &anyhow::Error) -> ExitCode {
     let is_usage = |cause: &(dyn Error + 'static)| {
-        cause.is::<ConfigError>() || cause.is::<UpstreamConfigError>()
+        let of_login = matches!(
+            cause.downcast_ref(),
+            Some(LoginError::Config(_) | LoginError::NotNeeded { .. })
+        );
+        of_login || cause.is::<ConfigError>() || cause.is::<UpstreamConfigError>()
     };
     if error.chain().any(is_usage) {
         ExitCode::from(WRONG_USAGE)

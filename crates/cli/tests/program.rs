@@ -274,7 +274,7 @@ fn help_names_the_commands_of_users_alone() {
     let directory = temporary();
     let help = riglm(directory.path(), &["--help"], "");
     let text = stdout(&help);
-    for command in ["serve", "sessions", "calls", "demo", "config"] {
+    for command in ["serve", "sessions", "calls", "login", "demo", "config"] {
         assert!(text.contains(&format!("\n  {command} ")), "{text}");
     }
     assert!(!text.contains("__"), "{text}");

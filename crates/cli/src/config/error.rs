@@ -71,6 +71,14 @@ pub enum ConfigError {
         "no upstream is configured: name one with --upstream URL, with -- COMMAND, or in section upstream of a configuration file"
     )]
     NoUpstream,
+    /// There is no upstream of this name.
+    #[error("no upstream is named {name:?}: known are {}", known.join(", "))]
+    UnknownUpstream {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
     /// Two upstreams have names that cannot be told apart.
     #[error(
         "{origin}: {key} has the same name as {other} ({other_origin}); case and the characters '.', '-' and '_' do not make names different"

@@ -1,0 +1,50 @@
+//! `riglm login`: a person allows the proxy to use an upstream, once, in a browser.
+
+use anyhow::Context;
+use riglm_adapters_mcp::upstream::login;
+
+use super::browser;
+use crate::args::LoginArgs;
+use crate::config::{Config, ConfigError, Upstream};
+use crate::output::{note, print, printable};
+
+/// Logs in to the upstream that the arguments name, and keeps its tokens where `serve` looks for
+/// them.
+///
+/// # Errors
+///
+/// Returns [`ConfigError::UnknownUpstream`] for a name that is not configured, and what kept the
+/// login from coming to its end.
+pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Result<()> {
+    let Upstream { name, config: how } = find(config, &arguments.upstream)?;
+    login(name, how, &config.data_dir, |address| {
+        note(&format!(
+            "open this address to log in to {name}: {}",
+            printable(address)
+        ));
+        if !arguments.no_browser
+            && let Err(error) = browser::open(address)
+        {
+            note(&format!("no browser was opened: {error}"));
+        }
+    })
+    .await
+    .with_context(|| format!("failed to log in to upstream {name}"))?;
+    Ok(print(&if arguments.json {
+        serde_json::json!({"upstream": name.as_str(), "stored": true}).to_string()
+    } else {
+        format!("logged in to {name}")
+    })?)
+}
+
+fn find<'a>(config: &'a Config, name: &str) -> Result<&'a Upstream, ConfigError> {
+    let upstreams = config.upstreams()?;
+    let known = |upstream: &Upstream| upstream.name.as_str().to_owned();
+    upstreams
+        .iter()
+        .find(|upstream| upstream.name.as_str() == name)
+        .ok_or_else(|| ConfigError::UnknownUpstream {
+            name: name.to_owned(),
+            known: upstreams.iter().map(known).collect(),
+        })
+}
