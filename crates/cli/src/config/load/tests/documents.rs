@@ -2,6 +2,7 @@
 
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::downstream::ListenConfig;
+use riglm_adapters_mcp::upstream::{CredentialsType, OAuthGrant};
 use riglm_adapters_prediction::FilteringConfig;
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
@@ -35,38 +36,89 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(config.naming, Naming::default());
 }
 
+/// Returns the example with the keys that it gives as comments, those alone that `is_wanted`.
+fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
+    let mut section = String::new();
+    let mut lines = Vec::new();
+    for line in EXAMPLE.lines() {
+        let bare = line.trim_start_matches("# ");
+        if let Some(name) = section_of(line) {
+            section = name.to_owned();
+            lines.push(bare);
+        } else if let Some(key) = key_of(line)
+            && is_wanted(&format!("{section}.{key}"))
+        {
+            lines.push(bare);
+        }
+    }
+    lines.join("\n")
+}
+
+const VARIABLES: [(&str, &str); 4] = [
+    ("API_KEY", "k"),
+    ("BOB_KEY", "the key of bob 1234"),
+    ("UPSTREAM_TOKEN", "t"),
+    ("UPSTREAM_SECRET", "s"),
+];
+
 #[test]
-fn keys_that_the_example_gives_as_comments_are_known() {
-    let is_key = |line: &str| {
-        line.strip_prefix("# ")
-            .and_then(|rest| rest.split_once(" = "))
-            .is_some_and(|(key, _)| !key.contains(' '))
-    };
-    let uncommented: Vec<&str> = EXAMPLE
-        .lines()
-        .filter(|line| !line.starts_with("url"))
-        .map(|line| if is_key(line) { &line[2..] } else { line })
-        .filter(|line| !line.starts_with("headers") && !line.starts_with("auth"))
-        .collect();
-    let variables = [("API_KEY", "k"), ("BOB_KEY", "the key of bob 1234")];
-    let config = scene("riglm.toml", &uncommented.join("\n"), &variables)
-        .load()
-        .unwrap();
+fn a_program_can_be_configured_as_the_example_has_it() {
+    let text = uncommented(|key| {
+        !key.starts_with("upstream.url")
+            && !key.starts_with("upstream.headers")
+            && !key.starts_with("upstream.credentials")
+    });
+    let text = text.replace("[upstream.credentials]", "");
+    let config = scene("riglm.toml", &text, &VARIABLES).load().unwrap();
     assert_eq!(config.data_dir, Path::new("/var/lib/riglm"));
     let upstream = &only(&config).config;
     assert_eq!(upstream.env["API_KEY"], "k");
+    assert_eq!(upstream.cwd.as_deref(), Some(Path::new("/srv")));
     assert!(config.keys.principal_of("the key of bob 1234").is_some());
+}
 
-    let remote = r#"
-        [upstream]
-        url = "https://h/mcp"
-        headers = { X-Api-Key = "${API_KEY}" }
-        auth = { type = "bearer", token = "${UPSTREAM_TOKEN}" }
-    "#;
-    let variables = [("API_KEY", "k"), ("UPSTREAM_TOKEN", "t")];
-    let config = scene("riglm.toml", remote, &variables).load().unwrap();
-    let upstream = &only(&config).config;
-    assert_eq!(upstream.headers["X-Api-Key"].expose_secret(), "k");
+#[test]
+fn an_address_can_be_configured_as_the_example_has_it() {
+    let of_program = ["upstream.command", "upstream.env", "upstream.cwd"];
+    let bearer = ["upstream.credentials.type", "upstream.credentials.token"];
+    let credentials = |text: &str| {
+        let config = scene("riglm.toml", text, &VARIABLES).load().unwrap();
+        let upstream = only(&config).config.clone();
+        upstream.validate().unwrap();
+        assert_eq!(upstream.headers["X-Api-Key"].expose_secret(), "k");
+        upstream.credentials.unwrap()
+    };
+    let text = uncommented(|key| {
+        let is_of_oauth = key.starts_with("upstream.credentials") && !bearer.contains(&key);
+        !of_program.contains(&key) && !is_of_oauth
+    });
+    let found = credentials(&text);
+    assert_eq!(found.r#type, CredentialsType::Bearer);
+    assert_eq!(found.token.unwrap().expose_secret(), "t");
+
+    let text = uncommented(|key| !of_program.contains(&key) && key != bearer[1]);
+    let found = credentials(&text.replace("\"bearer\"", "\"oauth\""));
+    assert_eq!(found.r#type, CredentialsType::Oauth);
+    assert_eq!(found.grant, Some(OAuthGrant::default()));
+    assert_eq!(found.client_secret.unwrap().expose_secret(), "s");
+    assert!(found.client_metadata_url.is_some() && found.redirect_port.is_some());
+    assert!(!found.scopes.is_empty());
+}
+
+/// Returns the name of the section that a line begins, as a comment or not.
+fn section_of(line: &str) -> Option<&str> {
+    let name = line
+        .trim_start_matches("# ")
+        .strip_prefix('[')?
+        .strip_suffix(']')?;
+    (!name.contains(['[', ' '])).then_some(name)
+}
+
+/// Returns the key that a line sets, as a comment or not.
+fn key_of(line: &str) -> Option<&str> {
+    let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
+    let is_key = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    key.bytes().all(is_key).then_some(key)
 }
 
 /// Returns the paths of all keys of the example, those given as comments included.
@@ -74,21 +126,10 @@ fn keys_of_the_example() -> Vec<String> {
     let mut section = String::new();
     let mut keys = Vec::new();
     for line in EXAMPLE.lines() {
-        if let Some(name) = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-        {
+        if let Some(name) = section_of(line) {
             section = format!("{name}.");
         }
-        let Some((key, _)) = line.trim_start_matches("# ").split_once(" = ") else {
-            continue;
-        };
-        if key
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        {
-            keys.push(format!("{section}{key}"));
-        }
+        keys.extend(key_of(line).map(|key| format!("{section}{key}")));
     }
     keys
 }
@@ -118,11 +159,65 @@ fn keys_of_the_documentation() -> Vec<String> {
 #[test]
 fn example_and_documentation_have_the_same_keys() {
     let mut example = keys_of_the_example();
-    // The example gives credentials as one value, and keys by their names.
-    example.retain(|key| !key.starts_with("auth.keys.") && key != "upstream.auth");
     let mut documented = keys_of_the_documentation();
-    documented.retain(|key| !key.starts_with("auth.keys.") && !key.starts_with("upstream.auth."));
+    // Keys of clients have names that the operator chooses.
+    example.retain(|key| !key.starts_with("auth.keys."));
+    documented.retain(|key| !key.starts_with("auth.keys."));
     example.sort();
     documented.sort();
     assert_eq!(example, documented);
+}
+
+/// Returns the keys that the code knows in a section, as it lists them where it finds another.
+fn keys_of_the_code(section: &str) -> Vec<String> {
+    let heading = if section.is_empty() {
+        String::new()
+    } else {
+        format!("[{section}]\n")
+    };
+    let error = toml(&format!("{heading}no_such_key = 1\n")).unwrap_err();
+    let error = error.to_string();
+    let (_, expected) = error.split_once("unknown field").unwrap();
+    expected
+        .split('`')
+        .skip(3)
+        .step_by(2)
+        .map(|key| {
+            format!("{section}.{key}")
+                .trim_start_matches('.')
+                .to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_key_that_the_code_knows_is_in_the_example() {
+    let example = keys_of_the_example();
+    let sections = [
+        "upstream",
+        "upstreams",
+        "upstream.credentials",
+        "upstream.auth",
+        "listen",
+        "control",
+        "auth",
+        "auth.keys",
+        "storage",
+        "storage.sqlite",
+        "recording",
+        "filtering",
+        "limits",
+        "logging",
+    ];
+    let with_keys = sections.into_iter().chain([""]);
+    let with_keys =
+        with_keys.filter(|name| !["upstreams", "upstream.auth", "auth.keys"].contains(name));
+    for section in with_keys {
+        let keys = keys_of_the_code(section);
+        assert!(!keys.is_empty(), "{section}");
+        for key in keys {
+            let is_there = example.contains(&key) || sections.contains(&key.as_str());
+            assert!(is_there, "{key} is not in the example");
+        }
+    }
 }
