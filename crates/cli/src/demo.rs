@@ -1,7 +1,8 @@
-//! The demonstration: small MCP servers with real tools, and a client that calls them.
+//! The demonstration: small MCP servers with real tools, and clients that call them.
 //!
 //! Each server is a program of its own, `riglm __demo-server NAME`, that speaks MCP over standard
-//! input and output. The client speaks Streamable HTTP. Between them stands the proxy.
+//! input and output. The clients speak Streamable HTTP, one in a revision with handshakes and
+//! sessions, one in a revision without. Between them stands one proxy.
 
 mod arithmetic;
 mod calc;
@@ -16,7 +17,7 @@ use anyhow::Context;
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
-pub use client::{Step, drive};
+pub use client::{DemoClient, Step, drive};
 pub use script::{Expected, ScriptedCall, script};
 
 /// A server of the demonstration.

@@ -54,6 +54,13 @@ fn the_demonstration_succeeds_and_shows_what_was_recorded() {
     let text = stdout(&output);
     assert!(!text.contains("UNEXPECTED"), "{text}");
     assert!(text.contains("failed: division by zero"), "{text}");
+    for seen in [
+        "a client of revision 2025-11-25",
+        "a client of revision 2026-07-28",
+        "tools/call notes__add_note",
+    ] {
+        assert!(text.contains(seen), "{text}");
+    }
     let calls: Vec<&str> = text
         .split("recorded calls\n")
         .nth(1)
@@ -61,7 +68,7 @@ fn the_demonstration_succeeds_and_shows_what_was_recorded() {
         .lines()
         .skip(1)
         .collect();
-    assert_eq!(calls.len(), 10, "{text}");
+    assert_eq!(calls.len(), 13, "{text}");
     assert!(calls[9].contains("evaluate") && calls[9].contains("error"));
     assert!(!directory.path().join(".local").exists());
 }

@@ -1,4 +1,4 @@
-//! `riglm demo`: the built-in servers, the proxy before each of them, and what it recorded.
+//! `riglm demo`: the built-in servers, one proxy before all of them, and what it recorded.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use riglm_ports::analytics::InvocationFilter;
 
 use super::{calls, sessions};
 use crate::config::{Config, Environment, Overrides, Surroundings, load};
-use crate::demo::{DemoServer, Expected, drive, script};
+use crate::demo::{DemoClient, DemoServer, Expected, drive, script};
 use crate::output::{print, printable};
 use crate::{compose, telemetry};
 
@@ -25,16 +25,14 @@ const LIMIT: u32 = 1_000;
 /// Returns what did not happen as expected.
 pub(super) async fn run() -> anyhow::Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
-    let mut n_unexpected = 0;
-    for server in DemoServer::ALL {
-        let config = config_of(server, directory.path())?;
-        if server == DemoServer::ALL[0] {
-            telemetry::start(&config.logging);
-        }
-        n_unexpected += show(server, config).await?;
-    }
-    let config = config_of(DemoServer::ALL[0], directory.path())?;
-    n_unexpected += show_records(&config).await?;
+    let config = config_in(directory.path())?;
+    telemetry::start(&config.logging);
+    let running = compose::start(config.clone())
+        .await
+        .context("failed to start the proxy")?;
+    let shown = show_all(&running.mcp_url()).await;
+    running.shutdown().await;
+    let n_unexpected = shown? + show_records(&config).await?;
     ensure!(
         n_unexpected == 0,
         "{n_unexpected} things did not happen as expected"
@@ -42,18 +40,17 @@ pub(super) async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the configuration of the proxy before one server: everything else has its default, and
+/// Returns the configuration of a proxy before all servers: everything else has its default, and
 /// neither files nor variables of the user play a part.
-fn config_of(server: DemoServer, data_dir: &Path) -> anyhow::Result<Config> {
+fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
     let program = std::env::current_exe().context("failed to find the program itself")?;
-    let command = serde_json::json!([program, "__demo-server", server.name()]);
-    let environment = Environment::from_iter([
-        (
-            format!("RIGLM__UPSTREAMS__{}__COMMAND", server.name()),
-            command.to_string(),
-        ),
-        ("RIGLM__LOGGING__LEVEL".to_owned(), "warn".to_owned()),
-    ]);
+    let upstreams = DemoServer::ALL.map(|server| {
+        let command = serde_json::json!([program, "__demo-server", server.name()]);
+        let key = format!("RIGLM__UPSTREAMS__{}__COMMAND", server.name());
+        (key, command.to_string())
+    });
+    let level = ("RIGLM__LOGGING__LEVEL".to_owned(), "warn".to_owned());
+    let environment: Environment = upstreams.into_iter().chain([level]).collect();
     let overrides = Overrides {
         data_dir: Some(data_dir.into()),
         listen: Some((std::net::Ipv4Addr::LOCALHOST, 0).into()),
@@ -68,16 +65,23 @@ fn config_of(server: DemoServer, data_dir: &Path) -> anyhow::Result<Config> {
     Ok(load(&overrides, &surroundings)?)
 }
 
-/// Runs the client against one server and returns how many steps were not as expected.
-async fn show(server: DemoServer, config: Config) -> anyhow::Result<usize> {
-    let running = compose::start(config)
+/// Runs the clients one after the other and returns how many of their steps were not as expected.
+async fn show_all(url: &str) -> anyhow::Result<usize> {
+    let servers = DemoServer::ALL.map(DemoServer::name).join(", ");
+    print(&format!("the servers {servers} as one, at {url}"))?;
+    let mut n_unexpected = 0;
+    for client in DemoClient::ALL {
+        n_unexpected += show(client, url).await?;
+    }
+    Ok(n_unexpected)
+}
+
+async fn show(client: DemoClient, url: &str) -> anyhow::Result<usize> {
+    let name = format!("a client of revision {}", client.revision());
+    print(&format!("\n{name}"))?;
+    let steps = drive(client, url, &script(client))
         .await
-        .with_context(|| format!("failed to start the proxy of {}", server.name()))?;
-    let url = running.mcp_url();
-    print(&format!("{} through {url}", server.name()))?;
-    let steps = drive(&url, &script(server)).await;
-    running.shutdown().await;
-    let steps = steps.with_context(|| format!("failed to talk to {}", server.name()))?;
+        .with_context(|| format!("failed to serve {name}"))?;
     for step in &steps {
         let mark = if step.is_expected { "ok" } else { "UNEXPECTED" };
         print(&format!("  {mark}  {}", printable(&step.action)))?;
@@ -99,16 +103,15 @@ async fn show_records(config: &Config) -> anyhow::Result<usize> {
     print("\nrecorded calls")?;
     print(&calls::as_table(&recorded_calls))?;
 
-    let made: Vec<(&str, &str, Outcome)> = DemoServer::ALL
+    let made: Vec<(&str, &str, Outcome)> = DemoClient::ALL
         .into_iter()
-        .flat_map(|server| {
-            script(server).into_iter().map(move |call| {
-                let outcome = match call.expected {
-                    Expected::Text(_) => Outcome::Ok,
-                    Expected::Failure(_) => Outcome::Error,
-                };
-                (server.name(), call.tool, outcome)
-            })
+        .flat_map(script)
+        .map(|call| {
+            let outcome = match call.expected {
+                Expected::Text(_) => Outcome::Ok,
+                Expected::Failure(_) => Outcome::Error,
+            };
+            (call.server.name(), call.tool, outcome)
         })
         .collect();
     let is_recorded = recorded_calls.len() == made.len()
@@ -117,7 +120,7 @@ async fn show_records(config: &Config) -> anyhow::Result<usize> {
             let outcome = recorded.end.as_ref().map(|end| end.outcome);
             (call.upstream.as_str(), call.tool.as_str(), outcome) == (made.0, made.1, Some(made.2))
         });
-    let is_complete = recorded_sessions.len() == DemoServer::ALL.len()
+    let is_complete = recorded_sessions.len() == DemoClient::ALL.len()
         && recorded_sessions
             .iter()
             .all(|session| session.ended_at.is_some());

@@ -1,11 +1,12 @@
-//! The client of the demonstration: a real MCP client over Streamable HTTP.
+//! The clients of the demonstration: real MCP clients over Streamable HTTP.
 
 use std::time::Duration;
 
 use anyhow::Context;
-use rmcp::ServiceExt;
-use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation};
-use rmcp::service::{RoleClient, RunningService};
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 
 use super::script::{Expected, ScriptedCall};
@@ -13,7 +14,39 @@ use super::script::{Expected, ScriptedCall};
 /// How long the whole conversation may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// One thing that the client did.
+/// A client of the demonstration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemoClient {
+    /// Speaks a revision with handshakes and sessions.
+    Earlier,
+    /// Speaks revision 2026-07-28.
+    Modern,
+}
+
+impl DemoClient {
+    /// All clients.
+    pub const ALL: [Self; 2] = [Self::Earlier, Self::Modern];
+
+    /// Returns the revision that the client speaks.
+    #[must_use]
+    pub fn revision(self) -> ProtocolVersion {
+        match self {
+            Self::Earlier => ProtocolVersion::V_2025_11_25,
+            Self::Modern => ProtocolVersion::V_2026_07_28,
+        }
+    }
+
+    fn lifecycle(self) -> ClientLifecycleMode {
+        match self {
+            Self::Earlier => ClientLifecycleMode::Initialize,
+            Self::Modern => ClientLifecycleMode::Discover {
+                preferred_versions: vec![self.revision()],
+            },
+        }
+    }
+}
+
+/// One thing that a client did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What it did.
@@ -24,27 +57,36 @@ pub struct Step {
     pub is_expected: bool,
 }
 
-/// Connects to the MCP server at `url`, lists its tools, makes the calls and says goodbye.
+/// Connects a client to the MCP server at `url`, lists its tools, makes the calls and says goodbye.
 ///
 /// # Errors
 ///
 /// Returns what kept the conversation from coming to its end, within 30 s. An answer other than
 /// the expected one is no error but a step that says so.
-pub async fn drive(url: &str, calls: &[ScriptedCall]) -> anyhow::Result<Vec<Step>> {
+pub async fn drive(
+    client: DemoClient,
+    url: &str,
+    calls: &[ScriptedCall],
+) -> anyhow::Result<Vec<Step>> {
     let transport = StreamableHttpClientTransport::from_uri(url);
-    tokio::time::timeout(DEADLINE, converse(transport, calls))
+    tokio::time::timeout(DEADLINE, converse(client, transport, calls))
         .await
         .with_context(|| format!("the conversation took longer than {} s", DEADLINE.as_secs()))?
 }
 
-async fn converse<T, E, A>(transport: T, calls: &[ScriptedCall]) -> anyhow::Result<Vec<Step>>
+async fn converse<T, E, A>(
+    client: DemoClient,
+    transport: T,
+    calls: &[ScriptedCall],
+) -> anyhow::Result<Vec<Step>>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
     let myself = Implementation::new("riglm-demo", env!("CARGO_PKG_VERSION"));
     let client = ClientConfig::new(ClientCapabilities::default(), myself)
-        .serve(transport)
+        .with_protocol_version(client.revision())
+        .serve_with_lifecycle(transport, client.lifecycle())
         .await
         .context("failed to connect")?;
     let mut steps = vec![list(&client, calls).await?];
@@ -66,16 +108,16 @@ async fn list(client: &Client, calls: &[ScriptedCall]) -> anyhow::Result<Step> {
     Ok(Step {
         action: "tools/list".into(),
         answer: names.join(", "),
-        is_expected: calls.iter().all(|call| names.contains(&call.tool)),
+        is_expected: calls.iter().all(|call| names.contains(&call.name.as_str())),
     })
 }
 
 async fn make(client: &Client, call: &ScriptedCall) -> anyhow::Result<Step> {
     let arguments = call.arguments.as_object().cloned().unwrap_or_default();
     let result = client
-        .call_tool(CallToolRequestParams::new(call.tool).with_arguments(arguments))
+        .call_tool(CallToolRequestParams::new(call.name.clone()).with_arguments(arguments))
         .await
-        .with_context(|| format!("failed to call {}", call.tool))?;
+        .with_context(|| format!("failed to call {}", call.name))?;
     let text = result
         .content
         .iter()
@@ -88,7 +130,7 @@ async fn make(client: &Client, call: &ScriptedCall) -> anyhow::Result<Step> {
         Expected::Failure(expected) => is_failure && text == expected,
     };
     Ok(Step {
-        action: format!("tools/call {} {}", call.tool, call.arguments),
+        action: format!("tools/call {} {}", call.name, call.arguments),
         answer: if is_failure {
             format!("failed: {text}")
         } else {
@@ -104,13 +146,20 @@ mod tests {
     use crate::demo::{DemoServer, script, serve};
 
     #[tokio::test]
-    async fn every_server_answers_its_script_as_expected() {
-        for server in DemoServer::ALL {
+    async fn every_server_answers_its_part_of_the_scripts_as_expected() {
+        for (client, server) in DemoClient::ALL
+            .into_iter()
+            .flat_map(|client| DemoServer::ALL.map(|server| (client, server)))
+        {
             let (near, far) = tokio::io::duplex(65_536);
             let serving = tokio::spawn(serve(server, far));
-            let calls = script(server);
-            let steps = converse(near, &calls).await.unwrap();
-            assert_eq!(steps.len(), calls.len() + 1);
+            let mut calls = script(client);
+            calls.retain(|call| call.server == server);
+            for call in &mut calls {
+                call.name = call.tool.into();
+            }
+            let steps = converse(client, near, &calls).await.unwrap();
+            assert!(steps.len() > 1 && steps.len() == calls.len() + 1);
             for step in &steps {
                 assert!(step.is_expected, "{step:?}");
             }
@@ -123,11 +172,13 @@ mod tests {
         let (near, far) = tokio::io::duplex(65_536);
         let serving = tokio::spawn(serve(DemoServer::Calc, far));
         let calls = [ScriptedCall {
+            server: DemoServer::Calc,
             tool: "evaluate",
+            name: "evaluate".into(),
             arguments: serde_json::json!({"expression": "1 + 1"}),
             expected: Expected::Failure("2"),
         }];
-        let steps = converse(near, &calls).await.unwrap();
+        let steps = converse(DemoClient::Earlier, near, &calls).await.unwrap();
         assert_eq!(
             steps[1],
             Step {
