@@ -8,6 +8,7 @@
 //! where there are several upstreams ([`member`]).
 
 mod caller;
+mod escape;
 mod known_params;
 mod member;
 mod registry;

@@ -34,7 +34,7 @@ pub(super) const WELL: [(&str, Transport); 8] = [
 pub(super) const SLOW: &str = "u8";
 
 /// How long it takes.
-const DELAY: Duration = Duration::from_secs(3);
+const DELAY: Duration = Duration::from_secs(2);
 
 /// The server that nobody started.
 pub(super) const DEAD: &str = "u9";

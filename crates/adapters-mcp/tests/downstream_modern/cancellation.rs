@@ -96,13 +96,13 @@ async fn the_id_of_a_cancelled_request_is_free_for_the_client_and_taken_behind()
     response.abort();
     scene.until(|upstream| upstream.sent().len() == 2).await;
     let (response, sent) = scene.begin(scene.post(list)).await;
-    assert!(sent.contains(r#""id":"riglm:c:1""#), "{sent}");
+    assert!(sent.contains(r#""id":"riglm.c:1""#), "{sent}");
     // The late answer to the first request is not taken for one to the second.
     scene
         .say(r#"{"jsonrpc":"2.0","id":1,"result":{"late":1}}"#, "1")
         .await;
-    let answer = r#"{"jsonrpc":"2.0","id":"riglm:c:1","result":{}}"#;
-    scene.say(answer, "\"riglm:c:1\"").await;
+    let answer = r#"{"jsonrpc":"2.0","id":"riglm.c:1","result":{}}"#;
+    scene.say(answer, "\"riglm.c:1\"").await;
     let read = response.end().await;
     assert!(
         read.body

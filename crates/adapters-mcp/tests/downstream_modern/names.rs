@@ -1,6 +1,6 @@
 //! Two clients with one session whose ids and tokens are the same.
 
-use crate::scene::{Scene, request, with_meta, within};
+use crate::scene::{Scene, read, request, with_meta, within};
 
 #[tokio::test]
 async fn two_clients_may_use_the_same_id_and_token() {
@@ -17,8 +17,8 @@ async fn two_clients_may_use_the_same_id_and_token() {
     assert_eq!(sent, call("a"), "bytes pass untouched without a collision");
     let (second, sent) = scene.begin(scene.post(call("b"))).await;
     let inner = call("b")
-        .replace("\"id\":1", r#""id":"riglm:c:1""#)
-        .replace("\"progressToken\":5", r#""progressToken":"riglm:c:2""#);
+        .replace("\"id\":1", r#""id":"riglm.c:1""#)
+        .replace("\"progressToken\":5", r#""progressToken":"riglm.c:2""#);
     assert_eq!(sent, inner);
     assert_eq!(scene.upstream.connections(), (1, 0));
     let progress = |token: &str, n: &str| {
@@ -28,8 +28,8 @@ async fn two_clients_may_use_the_same_id_and_token() {
     };
     let answer =
         |id: &str, n: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"n":{n}}}}}"#);
-    let inner_id = "\"riglm:c:1\"";
-    scene.say(&progress("\"riglm:c:2\"", "2.0"), inner_id).await;
+    let inner_id = "\"riglm.c:1\"";
+    scene.say(&progress("\"riglm.c:2\"", "2.0"), inner_id).await;
     scene.say(&progress("5", "1.0"), "1").await;
     scene.say(&answer(inner_id, "2"), inner_id).await;
     scene.say(&answer("1", "1"), "1").await;
@@ -52,7 +52,7 @@ async fn a_subscription_under_another_id_keeps_its_own_towards_the_client() {
     let listen = request("1", "subscriptions/listen", r#""notifications":{}"#);
     let response = within(scene.post(listen).send()).await.unwrap();
     scene.until(|upstream| upstream.sent().len() == 2).await;
-    let inner_id = "\"riglm:c:1\"";
+    let inner_id = "\"riglm.c:1\"";
     let meta = |id: &str| format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
     let note = |id: &str| {
         format!(
@@ -74,4 +74,17 @@ async fn a_subscription_under_another_id_keeps_its_own_towards_the_client() {
         format!(":\n\ndata: {}\n\ndata: {}\n\n", note("1"), end("1"))
     );
     first.abort();
+}
+
+#[tokio::test]
+async fn names_like_the_proxys_own_come_back_as_the_client_gave_them() {
+    let scene = Scene::new().await;
+    scene.upstream.reply_to("tools/list", r#""result":{}"#);
+    let answer = read(scene.post(request("\"riglm:u:1\"", "tools/list", ""))).await;
+    assert_eq!(
+        answer.body,
+        r#"{"jsonrpc":"2.0","id":"riglm:u:1","result":{}}"#
+    );
+    let sent = scene.sent().pop().unwrap();
+    assert!(!sent.contains(r#""id":"riglm:u:1""#), "{sent}");
 }

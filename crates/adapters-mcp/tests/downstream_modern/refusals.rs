@@ -2,7 +2,7 @@
 
 use reqwest::{Method, StatusCode};
 
-use crate::scene::{META, Read, Scene, read, request, with_meta};
+use crate::scene::{META, Read, Scene, read, request};
 
 const CALL: &str = r#""name":"t","arguments":{}"#;
 
@@ -133,24 +133,6 @@ async fn only_single_requests_and_notifications_are_taken() {
         let refusal = read(post).await;
         assert_refused(&scene, &refusal, (StatusCode::BAD_REQUEST, -32600, id));
     }
-}
-
-#[tokio::test]
-async fn names_of_the_proxy_itself_are_refused() {
-    let scene = Scene::new().await;
-    let token = |token: &str| {
-        with_meta(
-            "1",
-            "tools/list",
-            &format!(r#","progressToken":{token}"#),
-            "",
-        )
-    };
-    let refusal = read(scene.post(token("\"riglm:c:1\""))).await;
-    assert_refused(&scene, &refusal, (StatusCode::BAD_REQUEST, -32600, "1"));
-    let refusal = read(scene.post(request("\"riglm:c:1\"", "tools/list", ""))).await;
-    let expected = (StatusCode::BAD_REQUEST, -32600, "\"riglm:c:1\"");
-    assert_refused(&scene, &refusal, expected);
 }
 
 #[tokio::test]

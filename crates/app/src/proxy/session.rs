@@ -15,17 +15,12 @@ use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
+use super::escape::{Unescaping, taken_in};
 use super::member::{Member, MemberLink};
 use super::relay::{Relay, session_ended};
 use super::shared::Shared;
 use super::united::United;
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
-
-/// What the ids of the proxy's own requests begin with.
-const OWN_IDS: &str = "riglm:";
-/// What those ids begin with that the transport of a client gives to requests of several clients
-/// which chose the same.
-const CLIENT_IDS: &str = "riglm:c:";
 
 /// The session of one client.
 ///
@@ -64,7 +59,7 @@ impl ClientSession {
         let session = Arc::new_cyclic(|itself| Self {
             caller: Arc::new(Caller::new(transport, principal, started_at)),
             shared,
-            client,
+            client: Arc::new(Unescaping::new(client)),
             members: ArcSwap::default(),
             next_member: AtomicU64::new(0),
             is_united: AtomicBool::new(false),
@@ -131,9 +126,11 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
-        if let Err(error) = admissible(&message) {
+        let Some(message) = taken_in(message.clone()) else {
+            let text = "ids that begin with riglm: cannot stand in a batch";
+            let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
             return self.refuse(&message, error).await.map(|()| None);
-        }
+        };
         if self.is_united() {
             return self.receive_united(message).await;
         }
@@ -291,19 +288,4 @@ impl ClientSession {
         );
         Arc::new(Member { number, relay })
     }
-}
-
-/// Checks the ids of the requests in a message.
-fn admissible(message: &Message) -> Result<(), RpcError> {
-    let is_own = |id: &RequestId| match id {
-        RequestId::Text(text) => text.starts_with(OWN_IDS) && !text.starts_with(CLIENT_IDS),
-        RequestId::Number(_) => false,
-    };
-    if message.request_ids().any(is_own) {
-        return Err(RpcError::new(
-            RpcErrorCode::InvalidRequest,
-            "ids that begin with riglm: are those of the proxy's own requests",
-        ));
-    }
-    Ok(())
 }

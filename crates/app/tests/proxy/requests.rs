@@ -192,15 +192,20 @@ async fn only_the_request_that_the_server_asked_for_gets_more_time() {
 }
 
 #[tokio::test]
-async fn the_ids_of_the_proxys_own_requests_are_not_for_clients() {
+async fn a_client_that_is_a_proxy_itself_keeps_its_ids() {
     let scene = Setup::default().scene();
-    scene
-        .send(&call(1).replace(r#""id":1"#, r#""id":"riglm:initialize:2""#))
-        .await;
-    assert!(
-        scene.last().contains("riglm:initialize:2"),
-        "{}",
-        scene.last()
-    );
-    assert!(scene.upstream.sent().is_empty());
+    let own = |id: &str| call(1).replace(r#""id":1"#, &format!(r#""id":"{id}""#));
+    scene.send(&own("riglm:initialize:2")).await;
+    let inside = "riglm:c:riglm:initialize:2";
+    let (_, sent) = scene.upstream.sent().pop().unwrap();
+    assert_eq!(sent, own(inside));
+    let answer = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#);
+    let inner = riglm_domain::message::RequestId::Text(inside.into());
+    scene.upstream.say(&answer(inside), Some(inner)).await;
+    assert_eq!(scene.last(), answer("riglm:initialize:2"));
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"riglm:u:1"}}"#;
+    scene.send(&own("riglm:u:1")).await;
+    scene.send(cancel).await;
+    let (_, sent) = scene.upstream.sent().pop().unwrap();
+    assert_eq!(sent, cancel.replace("riglm:u:1", "riglm:c:riglm:u:1"));
 }

@@ -34,7 +34,7 @@ use client_key::ClientKey;
 pub(super) use clients::Clients;
 
 /// What the ids begin with that the proxy gives away itself.
-const OWN_IDS: &str = "riglm:";
+const OWN_IDS: &str = "riglm.c:";
 /// The header by which a client asks for a session of its own.
 const SESSION_LABEL: &str = "x-riglm-session";
 /// The entry of `_meta` by which a client asks for a session of its own.

@@ -4,11 +4,9 @@ use http::HeaderMap;
 use riglm_domain::mcp_header::{
     METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION, StandardHeaders, check_standard,
 };
-use riglm_domain::message::{Message, ParamHeader, RequestId};
+use riglm_domain::message::{Message, ParamHeader};
 use riglm_domain::meta::{self, RequestMeta};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-
-use super::OWN_IDS;
 
 /// Checks a request or notification, of which `meta` was read, against its headers.
 ///
@@ -17,8 +15,7 @@ use super::OWN_IDS;
 /// Returns the error that refuses it: [`RpcErrorCode::InvalidParams`] for a request that does not
 /// say what each must, [`RpcErrorCode::MethodNotFound`] for one that its revision no longer has,
 /// [`RpcErrorCode::HeaderMismatch`] for headers that are missing, stand twice, have characters that
-/// none may have or say something else, and [`RpcErrorCode::InvalidRequest`] for names that are the
-/// proxy's own.
+/// none may have or say something else.
 pub(super) fn message(
     headers: &HeaderMap,
     message: &Message,
@@ -30,20 +27,15 @@ pub(super) fn message(
     let (Some(method), params) = (envelope.method(), message.params(envelope)) else {
         return Ok(());
     };
-    let Some(id) = envelope.id() else {
+    if envelope.id().is_none() {
         return notification(headers, method, meta);
-    };
+    }
     if meta.protocol_version.is_none() {
         let text = format!("the request lacks {} in its _meta", meta::PROTOCOL_VERSION);
         return Err(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
     check_standard(&standard(headers)?, method, params).map_err(mismatch)?;
     meta.check_complete(method)?;
-    let token = meta.progress_token.and_then(RequestId::from_json);
-    if is_own(id) || token.as_ref().is_some_and(is_own) {
-        let text = "ids and progress tokens that begin with riglm: are those of the proxy itself";
-        return Err(RpcError::new(RpcErrorCode::InvalidRequest, text));
-    }
     Ok(())
 }
 
@@ -112,8 +104,4 @@ fn once<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, RpcEr
 
 fn mismatch(text: String) -> RpcError {
     RpcError::new(RpcErrorCode::HeaderMismatch, text)
-}
-
-fn is_own(id: &RequestId) -> bool {
-    matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
 }

@@ -129,13 +129,11 @@ impl Exchanges {
         let is_listen = method == "subscriptions/listen";
         let meta = RequestMeta::read(message.params(envelope));
         let token = meta.progress_token.and_then(RequestId::from_json);
-        let new_id = self
-            .by_id
-            .contains_key(&NameKey::of(id))
-            .then(|| self.mint(id));
+        let is_taken = self.by_id.contains_key(&NameKey::of(id)) || is_own(id);
+        let new_id = is_taken.then(|| self.mint(id));
         let new_token = token
             .as_ref()
-            .filter(|token| self.tokens.contains(&NameKey::of(token)))
+            .filter(|token| self.tokens.contains(&NameKey::of(token)) || is_own(token))
             .cloned()
             .map(|token| self.mint(&token));
         let inner = |new: &Option<Renamed>, own: &RequestId| {
@@ -200,7 +198,7 @@ impl Exchanges {
         self.n_minted += 1;
         Renamed {
             own: own.clone(),
-            inner: RequestId::Text(format!("{OWN_IDS}c:{}", self.n_minted).into()),
+            inner: RequestId::Text(format!("{OWN_IDS}{}", self.n_minted).into()),
         }
     }
 
@@ -224,6 +222,11 @@ impl Exchanges {
     }
 }
 
+/// Returns whether a name looks like one that is minted here: the client may be a proxy like this.
+fn is_own(name: &RequestId) -> bool {
+    matches!(name, RequestId::Text(text) if text.starts_with(OWN_IDS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,7 +243,7 @@ mod tests {
     }
 
     fn minted(n: u64) -> RequestId {
-        RequestId::Text(format!("riglm:c:{n}").into())
+        RequestId::Text(format!("riglm.c:{n}").into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -251,7 +254,7 @@ mod tests {
         let (same, text) = open(&mut exchanges, "1.0", "\"t\"");
         assert_eq!(same, minted(1));
         assert!(
-            text.contains("riglm:c:1") && text.contains("riglm:c:2"),
+            text.contains("riglm.c:1") && text.contains("riglm.c:2"),
             "{text}"
         );
         assert_eq!(

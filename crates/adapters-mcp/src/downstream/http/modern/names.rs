@@ -120,8 +120,8 @@ mod tests {
             })
         };
         Names {
-            id: renamed("7", "riglm:c:1"),
-            token: renamed("\"t\"", "riglm:c:2"),
+            id: renamed("7", "riglm.c:1"),
+            token: renamed("\"t\"", "riglm.c:2"),
         }
     }
 
@@ -129,8 +129,8 @@ mod tests {
     fn a_request_goes_on_under_its_inner_names() {
         let text = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":1.0,"_meta":{"progressToken":"t","y":1e3}}}"#;
         let expected = text
-            .replace("\"id\":7", r#""id":"riglm:c:1""#)
-            .replace(r#""t""#, r#""riglm:c:2""#);
+            .replace("\"id\":7", r#""id":"riglm.c:1""#)
+            .replace(r#""t""#, r#""riglm.c:2""#);
         assert_eq!(
             names().replaced_in(&parse(text)).raw().as_ref(),
             expected.as_bytes()
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn what_comes_back_has_the_names_of_the_client() {
-        let subscribed = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"riglm:c:1"}"#;
+        let subscribed = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"riglm.c:1"}"#;
         let inner = [
-            r#"{"id":"riglm:c:1","result":{"a":1.0}}"#.to_owned(),
-            r#"{"id":"riglm:c:1","error":{"code":1,"message":"riglm:c:1"}}"#.into(),
-            format!(r#"{{"id":"riglm:c:1","result":{{{subscribed}}}}}"#),
-            r#"{"method":"notifications/progress","params":{"progressToken":"riglm:c:2"}}"#.into(),
+            r#"{"id":"riglm.c:1","result":{"a":1.0}}"#.to_owned(),
+            r#"{"id":"riglm.c:1","error":{"code":1,"message":"riglm.c:1"}}"#.into(),
+            format!(r#"{{"id":"riglm.c:1","result":{{{subscribed}}}}}"#),
+            r#"{"method":"notifications/progress","params":{"progressToken":"riglm.c:2"}}"#.into(),
             format!(
-                r#"{{"method":"notifications/cancelled","params":{{"requestId":"riglm:c:1",{subscribed}}}}}"#
+                r#"{{"method":"notifications/cancelled","params":{{"requestId":"riglm.c:1",{subscribed}}}}}"#
             ),
             format!(r#"{{"method":"notifications/x","params":{{{subscribed},"n":1e3}}}}"#),
             r#"{"method":"notifications/progress","params":{"progressToken":"other"}}"#.into(),
@@ -154,10 +154,10 @@ mod tests {
         ];
         for text in inner {
             let expected = text
-                .replace(r#""message":"riglm:c:1""#, r#""message":"kept""#)
-                .replace(r#""riglm:c:1""#, "7")
-                .replace(r#""riglm:c:2""#, r#""t""#)
-                .replace("kept", "riglm:c:1");
+                .replace(r#""message":"riglm.c:1""#, r#""message":"kept""#)
+                .replace(r#""riglm.c:1""#, "7")
+                .replace(r#""riglm.c:2""#, r#""t""#)
+                .replace("kept", "riglm.c:1");
             let restored = names().restored_in(parse(&text));
             assert_eq!(restored.raw().as_ref(), expected.as_bytes());
         }

@@ -1,0 +1,188 @@
+//! Ids of a client that look like the proxy's own, as those of another riglm do.
+//!
+//! They go by another name inside, so that two proxies in a row do not take each other's requests
+//! for their own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riglm_domain::edit;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::meta::SUBSCRIPTION_ID;
+use riglm_ports::downstream::{ClientLink, Route};
+
+/// What the ids of the proxy's own requests begin with.
+const OWN: &str = "riglm:";
+/// What is put before an id of a client that begins so. No id of the proxy's own begins with this.
+const ESCAPE: &str = "riglm:c:";
+
+fn escaped(id: &RequestId) -> Option<RequestId> {
+    match id {
+        RequestId::Text(text) if text.starts_with(OWN) => {
+            Some(RequestId::Text(format!("{ESCAPE}{text}").into()))
+        }
+        _ => None,
+    }
+}
+
+fn unescaped(id: &RequestId) -> Option<RequestId> {
+    let RequestId::Text(text) = id else {
+        return None;
+    };
+    let inner = text.strip_prefix(ESCAPE)?;
+    inner
+        .starts_with(OWN)
+        .then(|| RequestId::Text(inner.into()))
+}
+
+/// Returns a message of the client as it goes on, or `None` as it is a batch with such ids, which
+/// cannot be told apart in it.
+pub(super) fn taken_in(message: Message) -> Option<Message> {
+    if message.is_batch() {
+        let has_any = message.request_ids().any(|id| escaped(id).is_some());
+        return (!has_any).then_some(message);
+    }
+    let Some(envelope) = message.single() else {
+        return Some(message);
+    };
+    if let Some((_, id)) = envelope.as_request() {
+        return Some(match escaped(id) {
+            Some(id) => message.with_id(&id),
+            None => message,
+        });
+    }
+    if envelope.method() != Some("notifications/cancelled") {
+        return Some(message);
+    }
+    let params = message.params(envelope).unwrap_or_default();
+    let id = edit::member(params, "requestId").and_then(RequestId::from_json);
+    Some(match id.as_ref().and_then(escaped) {
+        Some(id) => message.with_params(&edit::with_member(params, "requestId", &id.to_json())),
+        None => message,
+    })
+}
+
+/// The way to the client, on which its ids get back the form that it gave them.
+#[derive(Debug)]
+pub(super) struct Unescaping(Arc<dyn ClientLink>);
+
+impl Unescaping {
+    pub(super) fn new(client: Arc<dyn ClientLink>) -> Self {
+        Self(client)
+    }
+}
+
+#[async_trait]
+impl ClientLink for Unescaping {
+    async fn deliver(&self, message: Message, route: Route) {
+        let route = match route {
+            Route::Related(id) => Route::Related(unescaped(&id).unwrap_or(id)),
+            Route::Standalone => Route::Standalone,
+        };
+        self.0.deliver(given_back(message), route).await;
+    }
+
+    async fn finish(&self, request: &RequestId) {
+        match unescaped(request) {
+            Some(request) => self.0.finish(&request).await,
+            None => self.0.finish(request).await,
+        }
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+/// Returns a message for the client with its ids as it gave them.
+fn given_back(message: Message) -> Message {
+    let Some(envelope) = message.single() else {
+        return message;
+    };
+    if envelope.is_response() {
+        return match envelope.id().and_then(unescaped) {
+            Some(id) => message.with_id(&id),
+            None => message,
+        };
+    }
+    // Few messages have any such id; looking for one anywhere spares the others the reading.
+    let params = message.params(envelope).unwrap_or_default();
+    if memchr::memmem::find(params.as_bytes(), ESCAPE.as_bytes()).is_none() {
+        return message;
+    }
+    let restored = |json: Option<&str>| {
+        json.and_then(RequestId::from_json)
+            .as_ref()
+            .and_then(unescaped)
+    };
+    let mut new = params.to_owned();
+    if let Some(id) = restored(edit::meta(params, SUBSCRIPTION_ID)) {
+        new = edit::with_meta(&new, &[(SUBSCRIPTION_ID, &id.to_json())]);
+    }
+    if envelope.method() == Some("notifications/cancelled")
+        && let Some(id) = restored(edit::member(params, "requestId"))
+    {
+        new = edit::with_member(&new, "requestId", &id.to_json());
+    }
+    if new == params {
+        return message;
+    }
+    message.with_params(&new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> Message {
+        Message::from_text(text.into()).unwrap()
+    }
+
+    fn text(message: &Message) -> String {
+        String::from_utf8(message.raw().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn ids_like_the_proxys_own_go_by_another_name_inside() {
+        for (outside, inside) in [
+            (r#"{"id":1,"method":"m"}"#, r#"{"id":1,"method":"m"}"#),
+            (
+                r#"{"id":"riglm:u:1","method":"m"}"#,
+                r#"{"id":"riglm:c:riglm:u:1","method":"m"}"#,
+            ),
+            (
+                r#"{"method":"notifications/cancelled","params":{"requestId":"riglm:u:1"}}"#,
+                r#"{"method":"notifications/cancelled","params":{"requestId":"riglm:c:riglm:u:1"}}"#,
+            ),
+        ] {
+            assert_eq!(text(&taken_in(message(outside)).unwrap()), inside);
+        }
+        let batch = r#"[{"id":"riglm:u:1","method":"m"}]"#;
+        assert!(taken_in(message(batch)).is_none());
+    }
+
+    #[test]
+    fn the_client_gets_its_own_ids_back() {
+        for (inside, outside) in [
+            (
+                r#"{"id":"riglm:c:riglm:u:1","result":{"a":1.0}}"#,
+                r#"{"id":"riglm:u:1","result":{"a":1.0}}"#,
+            ),
+            // What the proxy itself asks stays as it is.
+            (
+                r#"{"id":"riglm:u:1","method":"m"}"#,
+                r#"{"id":"riglm:u:1","method":"m"}"#,
+            ),
+            (
+                r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"riglm:c:riglm:u:1"}}}"#,
+                r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"riglm:u:1"}}}"#,
+            ),
+            (
+                r#"{"method":"n","params":{"text":"riglm:c:riglm:"}}"#,
+                r#"{"method":"n","params":{"text":"riglm:c:riglm:"}}"#,
+            ),
+        ] {
+            assert_eq!(text(&given_back(message(inside))), outside);
+        }
+    }
+}
