@@ -145,6 +145,13 @@ pub trait UpstreamLink: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Returns whether the connection holds something unfinished although no request that was sent
+    /// waits for an answer, as a call that waits for the client's next request. Such a connection
+    /// is not idle.
+    fn is_needed(&self) -> bool {
+        false
+    }
+
     /// Ends the connection: the session on the server, the process with all its children. Ends
     /// it only once, and reports nothing afterwards.
     async fn close(&self);

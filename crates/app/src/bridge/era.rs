@@ -121,6 +121,13 @@ impl UpstreamLink for EraLink {
         }
     }
 
+    fn is_needed(&self) -> bool {
+        match &**self.junction.face.load() {
+            Face::ModernClient { link, .. } => link.is_needed(),
+            _ => false,
+        }
+    }
+
     async fn close(&self) {
         self.closing.token().cancel();
         self.junction.close().await;

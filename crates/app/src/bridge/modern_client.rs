@@ -114,6 +114,11 @@ impl UpstreamLink for ModernClientLink {
         true
     }
 
+    /// A call that waits for what the client was asked is needed until its state expires.
+    fn is_needed(&self) -> bool {
+        !self.core.state().parked.is_empty()
+    }
+
     async fn close(&self) {
         self.core.closing.cancel();
         let state = std::mem::take(&mut *self.core.state());

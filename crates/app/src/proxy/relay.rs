@@ -126,9 +126,14 @@ impl Relay {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Returns whether no request is in flight.
+    /// Returns whether no request is in flight, and none waits for something that the client was
+    /// asked.
     pub(super) fn is_quiet(&self) -> bool {
-        self.state().pending.len() == 0
+        let is_needed = || {
+            let live = self.connection.current();
+            live.is_some_and(|live| live.link.is_needed())
+        };
+        self.state().pending.len() == 0 && !is_needed()
     }
 
     /// Notes that a message came.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use riglm_domain::message::RequestId;
-use riglm_ports::upstream::UpstreamError;
+use riglm_ports::upstream::{UpstreamError, UpstreamLink as _};
 
 use super::{ACCEPT, FORM, SHORT, parked};
 use crate::scene::{ALL, Report, Scene};
@@ -136,4 +136,18 @@ async fn only_so_many_calls_are_parked() {
     let id = scene.legacy_id("tools/call");
     let cancelled = scene.sees("notifications/cancelled").await;
     assert!(cancelled.contains(&id), "{cancelled}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_needed_while_a_call_waits_for_input() {
+    let scene = Scene::new();
+    assert!(!scene.link.is_needed());
+    let (id, state) = parked(&scene).await;
+    assert!(scene.link.is_needed());
+    scene
+        .retry("2", &state, &format!(r#"{{"elicitation-1":{ACCEPT}}}"#))
+        .await;
+    scene.answer(&id, r#""result":{}"#).await;
+    scene.next().await;
+    assert!(!scene.link.is_needed());
 }
