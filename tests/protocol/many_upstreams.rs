@@ -2,6 +2,8 @@
 
 mod many;
 
+use std::time::{Duration, Instant};
+
 use riglm_tests::envelope::{integer_at, raw_at, string_at};
 use riglm_tests::fixture::Transport;
 use riglm_tests::inbox::Received;
@@ -18,7 +20,7 @@ fn tools_of(server: &str) -> Vec<String> {
         .collect()
 }
 
-fn well() -> impl Iterator<Item = String> {
+fn well() -> impl Iterator<Item = String> + Clone {
     (0..WELL.len()).map(|n| format!("u{n}"))
 }
 
@@ -267,5 +269,55 @@ async fn the_servers_are_what_the_other_tests_take_them_for() {
                 read.text
             );
         }
+    }
+}
+
+/// Prints what the ten servers cost a client: how long the first list takes, a later one, and a
+/// call, alone and while the slow and the dead server are being called too.
+#[tokio::test]
+#[ignore = "needs a quiet machine and prints figures: run it with --nocapture and RIGLM_BIN"]
+async fn figures() {
+    const CALLS: usize = 200;
+    let many = Many::start().await;
+    for (era, speaker) in ["legacy", "modern"].iter().zip(many.clients().await) {
+        let begun = Instant::now();
+        let first = speaker.tools("first").await.len();
+        let first_list = begun.elapsed();
+        let all = speaker.all_tools().await.len();
+        let begun = Instant::now();
+        speaker.tools("later").await;
+        let later_list = begun.elapsed();
+        let alone = speaker.median_of_calls("alone", CALLS).await;
+        let disturbed = async {
+            let params = format!(r#""name":"{SLOW}__tool-001","arguments":{{}}"#);
+            let slow = speaker.text("\"slow\"", "tools/call", &params);
+            let params = format!(r#""name":"{DEAD}__tool-001","arguments":{{}}"#);
+            let dead = speaker.text("\"dead\"", "tools/call", &params);
+            let others = async {
+                tokio::join!(speaker.client.request(&slow), speaker.client.request(&dead))
+            };
+            tokio::join!(others, speaker.median_of_calls("disturbed", CALLS)).1
+        };
+        let disturbed = disturbed.await;
+        eprintln!(
+            "{era}: first list of {first} tools {first_list:.0?}, list of {all} tools {later_list:.1?}, \
+             median call {alone:.0?}, while the slow and the dead one are called {disturbed:.0?}"
+        );
+    }
+}
+
+impl Speaker {
+    /// Returns the median time of calls that go round the servers that are well.
+    async fn median_of_calls(&self, what: &str, n: usize) -> Duration {
+        let mut times = Vec::with_capacity(n);
+        for (number, server) in well().cycle().take(n).enumerate() {
+            let begun = Instant::now();
+            let tool = format!("{server}__tool-007");
+            let answer = self.call(&format!("\"{what} {number}\""), &tool).await;
+            times.push(begun.elapsed());
+            assert_eq!(text_of(&answer), format!("{server} ran tool-007"));
+        }
+        times.sort_unstable();
+        times[n / 2]
     }
 }

@@ -1,11 +1,11 @@
 //! The proxy: sessions of clients, each joined to the upstreams by connections of its own.
 //!
 //! A message takes one way through this module: a downstream adapter hands it to
-//! [`ClientSession::receive`]. With one upstream it goes on to the [`relay`] of that upstream as it
-//! is; with several, [`united`] decides which relays it is for. A relay opens the rows and forwards
+//! [`ClientSession::receive`]. With one upstream it goes on to the `relay` of that upstream as it
+//! is; with several, `united` decides which relays it is for. A relay opens the rows and forwards
 //! the bytes (`relay::from_client`); what the upstream sends arrives in `relay::from_upstream`, is
 //! matched with its request, closes the rows and is delivered to the client, through the session
-//! where there are several upstreams ([`member`]).
+//! where there are several upstreams (`member`).
 
 mod caller;
 mod escape;

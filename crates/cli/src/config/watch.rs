@@ -73,7 +73,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] as [`load`] does.
+    /// Returns [`ConfigError`] as [`load()`] does.
     pub fn load(&mut self) -> Result<Config, ConfigError> {
         // Before it is read, so that no later change is missed.
         self.seen = self.look();
