@@ -92,6 +92,7 @@ async fn assert_cleaned_up(riglm: &Riglm, before: Footprint) {
             riglm.process.output()
         )
     });
+    eprintln!("{before:?} became {after:?}");
     assert!(
         after.memory_kib <= before.memory_kib * MEMORY_FACTOR,
         "{before:?} became {after:?}"
