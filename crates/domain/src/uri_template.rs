@@ -2,45 +2,57 @@
 
 /// The most expressions of a template.
 const MAX_EXPRESSIONS: usize = 16;
+/// The longest template and the longest URI that are compared, in bytes.
+const MAX_LEN: usize = 2_048;
 
 /// Returns whether `uri` fits `template`: the text between the expressions stands in it in the same
 /// order. What an expression may expand to is not looked into, except that a simple one (`{x}`)
-/// stands for no `/`. A template with more than 16 expressions fits nothing: each one more can double
-/// the work.
+/// stands for no `/`. What is longer than 2,048 bytes, and a template with more than 16 expressions,
+/// fits nothing: both sides may come from somebody who wants the comparison to take long.
 #[must_use]
 pub fn fits(template: &str, uri: &str) -> bool {
-    template.matches('{').count() <= MAX_EXPRESSIONS && fits_from(template, uri)
+    let is_bounded = template.len().max(uri.len()) <= MAX_LEN
+        && template.matches('{').count() <= MAX_EXPRESSIONS;
+    is_bounded && fits_wholly(template, uri.as_bytes())
 }
 
-fn fits_from(template: &str, uri: &str) -> bool {
-    let Some((literal, rest)) = template.split_once('{') else {
-        return template == uri;
-    };
-    let Some(after) = uri.strip_prefix(literal) else {
-        return false;
-    };
-    let Some((expression, rest)) = rest.split_once('}') else {
-        return false;
-    };
-    let is_simple = !expression.starts_with(['+', '#', '/', ';', '?', '&', '.']);
-    let longest = if is_simple {
-        after.find('/').unwrap_or(after.len())
-    } else {
-        after.len()
-    };
-    // The text up to the next expression tells where this one may end.
-    let next = rest.split('{').next().unwrap_or_default();
-    if next.is_empty() {
-        return if rest.is_empty() {
-            longest == after.len()
-        } else {
-            fits_from(rest, &after[longest..]) || fits_from(rest, after)
+fn fits_wholly(template: &str, uri: &[u8]) -> bool {
+    // Where in the URI the template so far may end: looked at for all places at once, since trying
+    // one after the other doubles the work with every expression.
+    let mut ends = vec![false; uri.len() + 1];
+    ends[0] = true;
+    let mut rest = template;
+    loop {
+        let (literal, behind) = match rest.split_once('{') {
+            Some((literal, behind)) => (literal, Some(behind)),
+            None => (rest, None),
         };
+        if !literal.is_empty() {
+            ends = ends_after(&ends, literal.as_bytes(), uri);
+        }
+        let Some(behind) = behind else {
+            return ends.last() == Some(&true);
+        };
+        let Some((expression, behind)) = behind.split_once('}') else {
+            return false;
+        };
+        let is_simple = !expression.starts_with(['+', '#', '/', ';', '?', '&', '.']);
+        for (at, byte) in uri.iter().enumerate() {
+            ends[at + 1] |= ends[at] && !(is_simple && *byte == b'/');
+        }
+        rest = behind;
     }
-    after
-        .match_indices(next)
-        .take_while(|(at, _)| *at <= longest)
-        .any(|(at, _)| fits_from(rest, &after[at..]))
+}
+
+/// Returns where the literal may end that begins at one of `starts`.
+fn ends_after(starts: &[bool], literal: &[u8], uri: &[u8]) -> Vec<bool> {
+    let mut ends = vec![false; starts.len()];
+    for (at, is_start) in starts.iter().enumerate() {
+        if *is_start && uri[at..].starts_with(literal) {
+            ends[at + literal.len()] = true;
+        }
+    }
+    ends
 }
 
 #[cfg(test)]
@@ -60,8 +72,21 @@ mod tests {
             ("file://{+path}/end", "file:///a/end/b/end", true),
             ("demo://s{?q}", "demo://s?q=1", true),
             ("demo://{broken", "demo://x", false),
+            ("{a}{b}/{c}", "x/y", true),
+            ("{a}{b}", "x/y", false),
+            // The text behind an expression may begin within what looks like it.
+            ("{x}aa", "baaa", true),
         ] {
             assert_eq!(fits(template, uri), expected, "{template} {uri}");
         }
+    }
+
+    #[test]
+    fn a_template_made_to_be_slow_is_not() {
+        let template = "{+a}a".repeat(MAX_EXPRESSIONS);
+        let uri = "a".repeat(MAX_LEN - 1) + "b";
+        assert!(!fits(&template, &uri));
+        assert!(fits(&template, &uri[..MAX_LEN - 1]));
+        assert!(!fits("{+a}", &"a".repeat(MAX_LEN + 1)));
     }
 }
