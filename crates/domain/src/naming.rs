@@ -113,6 +113,16 @@ pub fn split(name: &str) -> Option<(&str, &str)> {
     name.split_once(SEPARATOR)
 }
 
+/// Returns whether a name may have been changed or cut by [`prefixed`], or told apart by [`shown`]:
+/// then only a list tells what its upstream calls it.
+#[must_use]
+pub fn may_be_hashed(name: &str) -> bool {
+    name.rsplit_once('_').is_some_and(|(_, hash)| {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        hash.len() == HASH_LEN && hash.bytes().all(is_digit)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -142,6 +152,8 @@ mod tests {
         assert_eq!(prefixed(&upstream("a.b"), "x/y"), "a_b__x_y_75ad370b");
         let long = prefixed(&upstream("git"), &"x".repeat(100));
         assert_eq!(long.len(), MAX_LEN);
+        assert!(may_be_hashed(&long) && may_be_hashed("a_b__x_y_75ad370b"));
+        assert!(!may_be_hashed("git__log") && !may_be_hashed("git__log_75AD370B"));
         assert_ne!(long, prefixed(&upstream("git"), &"x".repeat(101)));
     }
 

@@ -231,3 +231,31 @@ async fn a_second_request_with_an_id_in_flight_is_refused() {
             .all(|sent| sent["method"] != "tools/call")
     );
 }
+
+#[tokio::test]
+async fn a_name_with_a_hash_is_looked_up_before_it_is_used() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x/y"]), upstream("b", &["x"])]);
+    scene.initialize().await;
+    scene.upstreams[0].reply_to("tools/call", r#""result":{"by":"a"}"#);
+    let name = riglm_domain::naming::prefixed(&"a".to_owned().try_into().unwrap(), "x/y");
+    let answer = scene.ask(1, "tools/call", json!({"name": name})).await;
+    assert_eq!(answer["result"]["by"], "a");
+    assert_eq!(scene.sent(0).pop().unwrap()["params"]["name"], "x/y");
+    // What only looks like one is the upstream's own.
+    let answer = scene
+        .ask(2, "tools/call", json!({"name": "a__x_0123abcd"}))
+        .await;
+    assert_eq!(answer["result"]["by"], "a");
+    assert_eq!(scene.sent(0).pop().unwrap()["params"]["name"], "x_0123abcd");
+}
+
+#[tokio::test]
+async fn a_call_without_a_name_is_made_of_nobody() {
+    let scene = pair().await;
+    let answer = scene.ask(1, "tools/call", json!({"name": 5})).await;
+    assert_eq!(answer["error"]["code"], -32602);
+    for number in 0..2 {
+        let sent = scene.sent(number);
+        assert!(sent.iter().all(|sent| sent["method"] != "tools/call"));
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use riglm_domain::edit::{member, with_member};
 use riglm_domain::message::{Kind, Message, RequestId};
-use riglm_domain::naming::{Naming, split};
+use riglm_domain::naming::{Naming, may_be_hashed, split};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
 use serde_json::Value;
@@ -96,16 +96,24 @@ impl ClientSession {
         if let [only] = members.as_slice() {
             return Some((Arc::clone(only), name.into()));
         }
-        // A name that was made here before tells its owner by itself, listed or not.
-        if self.shared.naming == Naming::Prefix
-            && let Some((upstream, own)) = split(name)
-            && let Some(member) = members
-                .iter()
-                .find(|member| member.name().as_str() == upstream)
+        // A name that was made here before tells its owner by itself, listed or not; one with a
+        // hash tells nobody's own name.
+        if !may_be_hashed(name)
+            && let Some(found) = self.owner_by_prefix(name)
         {
-            return Some((Arc::clone(member), own.into()));
+            return Some(found);
         }
         list.and_then(|list| list.only_owner(name).and_then(found))
+    }
+
+    /// Returns the member whose name stands in front of this one, and the rest.
+    fn owner_by_prefix(&self, name: &str) -> Option<(Arc<Member>, Box<str>)> {
+        let is_prefixed = self.shared.naming == Naming::Prefix;
+        let (upstream, own) = split(name).filter(|_| is_prefixed)?;
+        let members = self.members();
+        let mut owners = members.iter();
+        let member = owners.find(|member| member.name().as_str() == upstream)?;
+        Some((Arc::clone(member), own.into()))
     }
 
     fn owner_of_uri(&self, uri: &str) -> Option<Arc<Member>> {
@@ -156,10 +164,21 @@ impl ClientSession {
         if let Target::Member(member, message) = self.target(method, message) {
             return self.ask_owner(&member, &message, method, behalf).await;
         }
-        if let Named::Name(_, _, name) = named(method, params) {
+        if let Named::Name(_, place, name) = named(method, params) {
+            // What looks like a hash may be its own name at an upstream that did not list in time.
+            if let Some((member, own)) = self.owner_by_prefix(&name) {
+                let message = renamed(message, params, place, &own);
+                return self.ask_owner(&member, &message, method, behalf).await;
+            }
             return Reply::Error(RpcError::new(
                 RpcErrorCode::InvalidParams,
                 format!("no upstream has anything named {name:?}"),
+            ));
+        }
+        if matches!(method, "tools/call" | "prompts/get") {
+            return Reply::Error(RpcError::new(
+                RpcErrorCode::InvalidParams,
+                "the request has no name",
             ));
         }
         self.ask_each(message, behalf).await
