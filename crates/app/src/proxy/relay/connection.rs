@@ -1,7 +1,7 @@
 //! The connection of one session to its upstream: made at the first message, made again after a
 //! loss, with the client's own handshake played back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,34 @@ pub(crate) struct Live {
     pub(crate) link: Arc<dyn UpstreamLink>,
     /// Its number, from 1.
     pub(crate) generation: u64,
+    /// Who makes the handshake on it.
+    set_up: SetUp,
+    /// Whether it was told that the handshake which the proxy made is complete.
+    is_told: AtomicBool,
     /// Its place among the connections of the upstream.
     _slot: Slot,
+}
+
+/// Who makes the handshake on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetUp {
+    /// The client, whose messages pass.
+    ByClient,
+    /// The proxy, which plays back what the client said before.
+    ByProxy,
+}
+
+impl Live {
+    /// Notes that the client makes a handshake on it itself, whose completion is to be told.
+    pub(crate) fn begin_handshake(&self) {
+        self.is_told.store(false, Ordering::Release);
+    }
+
+    /// Returns whether the completion of the handshake has still to be told, and counts as telling
+    /// it: once only where the proxy made the handshake, always where the client does.
+    pub(crate) fn takes_completion(&self) -> bool {
+        self.set_up == SetUp::ByClient || !self.is_told.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// The place of a session's upstream connection.
@@ -135,6 +161,7 @@ impl Connection {
     pub(crate) async fn open(
         &self,
         slot: Slot,
+        set_up: SetUp,
         events: impl FnOnce(u64) -> Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<Live>, UpstreamError> {
         let wait = {
@@ -161,6 +188,8 @@ impl Connection {
                 Ok(Arc::new(Live {
                     link,
                     generation,
+                    set_up,
+                    is_told: AtomicBool::new(false),
                     _slot: slot,
                 }))
             }

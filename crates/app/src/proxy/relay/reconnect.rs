@@ -11,10 +11,9 @@ use tokio::sync::oneshot;
 
 use super::Relay;
 use super::completion::upstream_failure;
-use super::connection::Live;
+use super::connection::{Live, SetUp};
 use super::from_upstream::Events;
 use super::pending::Pending;
-use crate::proxy::caller::Handshake;
 
 /// How long the exchanges of a connection that was replaced may take to end by themselves.
 const REPLACED_GRACE: Duration = Duration::from_secs(10);
@@ -37,6 +36,9 @@ impl Relay {
             part.as_request()
                 .is_some_and(|(method, _)| method == "initialize")
         });
+        let is_completion = message
+            .single()
+            .is_some_and(|part| part.method() == Some("notifications/initialized"));
         let mut is_first = true;
         loop {
             let live = match self.live(is_handshake).await {
@@ -46,7 +48,14 @@ impl Relay {
                 }
             };
             if !self.assign(&message, live.generation) && has_requests {
-                return Ok(None); // They were answered meanwhile, with an error or by a deadline.
+                // They were answered meanwhile, with an error or by a deadline, or taken back.
+                return Ok(None);
+            }
+            if is_handshake {
+                live.begin_handshake();
+            }
+            if is_completion && !live.takes_completion() {
+                return Ok(None); // It was told when the connection was set up.
             }
             let error = match live.link.send(message.clone()).await {
                 Ok(Sent::UnderWay(exchange)) => return Ok(Some(exchange)),
@@ -116,15 +125,19 @@ impl Relay {
                 reason: "as many connections are open as its max_connections allows",
             });
         };
+        let set_up = if is_handshake {
+            SetUp::ByClient
+        } else {
+            SetUp::ByProxy
+        };
         let opened = tokio::select! {
-            opened = self.connection.open(slot, events) => opened,
+            opened = self.connection.open(slot, set_up, events) => opened,
             () = self.closing.cancelled() => return Err(lost()),
         };
         let live = opened.inspect_err(|error| self.entry.failed(error))?;
-        let handshake = self.caller.handshake();
         if !is_handshake {
             let set_up = tokio::select! {
-                set_up = self.play_back(&live, &handshake) => set_up,
+                set_up = self.play_back(&live) => set_up,
                 () = self.closing.cancelled() => Err(lost()),
             };
             if let Err(error) = set_up {
@@ -139,12 +152,16 @@ impl Relay {
             self.connection.drop_if(live.generation);
             return Err(lost());
         }
+        if !is_handshake {
+            // What the client said just before the connection was there for it.
+            self.complete_handshake(&live).await?;
+        }
         Ok(live)
     }
 
     /// Sets a new connection up as the client set up the first one.
-    async fn play_back(&self, live: &Live, handshake: &Handshake) -> Result<(), UpstreamError> {
-        let Some(initialize) = &handshake.initialize else {
+    async fn play_back(&self, live: &Live) -> Result<(), UpstreamError> {
+        let Some(initialize) = &self.caller.handshake().initialize else {
             return Ok(());
         };
         let name = self.upstream();
@@ -156,12 +173,24 @@ impl Relay {
             });
         };
         self.greeted(result);
-        if let Some(initialized) = &handshake.initialized {
-            // Not a request, so there is no exchange to drive.
-            let (Sent::Delivered | Sent::UnderWay(_)) = live.link.send(initialized.clone()).await?;
-        }
-        if let Some(log_level) = &handshake.log_level {
+        // The client goes on meanwhile: what counts is what it has said by now.
+        self.complete_handshake(live).await?;
+        if let Some(log_level) = &self.caller.handshake().log_level {
             self.ask(live, log_level, "log-level").await?;
+        }
+        Ok(())
+    }
+
+    /// Tells a connection that the proxy set up that the handshake is complete, if the client said
+    /// so and it was not told yet.
+    async fn complete_handshake(&self, live: &Live) -> Result<(), UpstreamError> {
+        let handshake = self.caller.handshake();
+        if handshake.initialize.is_some()
+            && let Some(initialized) = handshake.initialized
+            && live.takes_completion()
+        {
+            // Not a request, so there is no exchange to drive.
+            let (Sent::Delivered | Sent::UnderWay(_)) = live.link.send(initialized).await?;
         }
         Ok(())
     }
@@ -197,17 +226,23 @@ impl Relay {
         result
     }
 
-    /// Notes which connection the requests of a message go to. Returns whether one still waits.
+    /// Notes which connection the requests of a message go to. Returns whether the answer to one is
+    /// still wanted; those of a message that is not sent are forgotten.
     fn assign(&self, message: &Message, generation: u64) -> bool {
         let mut state = self.state();
-        let mut is_any_waiting = false;
+        let mut is_any_wanted = false;
         for id in message.request_ids() {
             if let Some(pending) = state.pending.get_mut(id) {
                 pending.generation = generation;
-                is_any_waiting = true;
+                is_any_wanted |= !pending.is_cancelled;
             }
         }
-        is_any_waiting
+        if !is_any_wanted {
+            for id in message.request_ids() {
+                state.pending.remove(id);
+            }
+        }
+        is_any_wanted
     }
 
     /// Answers the requests of a message that could not be sent.
