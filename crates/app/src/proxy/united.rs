@@ -32,6 +32,8 @@ use self::directory::UnitedList;
 use self::list_kind::{ChangeKind, ListKind};
 use self::listen::Listen;
 
+/// What the ids begin with of what the session asks for, and of what it passes on to the client.
+const OWN_IDS: &str = "riglm:u:";
 /// How many lists of one kind a client may be paging through.
 const MAX_LISTS: usize = 4;
 /// The most tasks whose owner is remembered.
@@ -95,6 +97,11 @@ struct FromMember {
     progress_token: Option<RequestId>,
 }
 
+/// Returns whether an id was made by a session.
+fn is_own(id: &RequestId) -> bool {
+    matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
+}
+
 impl United {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -103,7 +110,7 @@ impl United {
     /// Returns a new id of the proxy's own.
     fn own_id(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        RequestId::Text(format!("riglm:u:{number}").into())
+        RequestId::Text(format!("{OWN_IDS}{number}").into())
     }
 
     /// Returns whether nothing is in flight here. What members work on is not counted.
@@ -113,9 +120,14 @@ impl United {
         !state.in_flight.values().any(is_here)
     }
 
-    /// Forgets a request of the client that has ended.
+    /// Forgets a request that has ended without an answer.
     pub(super) fn forget(&self, id: &RequestId) {
-        if self.state().in_flight.remove(id).is_some() {
+        let mut state = self.state();
+        // Who made it here learns that nothing comes any more.
+        let ask = state.asks.remove(id);
+        let is_known = state.in_flight.remove(id).is_some();
+        drop((state, ask));
+        if is_known {
             self.has_fewer.notify_waiters();
         }
     }

@@ -48,9 +48,20 @@ impl ClientSession {
             member: Arc::clone(member),
             id: id.clone(),
         };
-        if let Some(exchange) = member.relay.receive(request.with_id(&id)).await? {
-            tokio::spawn(exchange.run);
-        }
+        // On a task of its own: what was begun with the connection comes to its end, whoever waits.
+        let (session, relay) = (Arc::clone(self), Arc::clone(&member.relay));
+        let request = request.with_id(&id);
+        tokio::spawn(async move {
+            if !session.united.state().asks.contains_key(&id) {
+                return; // It was taken back before it was made.
+            }
+            drop(session);
+            match relay.receive(request).await {
+                Ok(Some(exchange)) => exchange.run.await,
+                Ok(None) => {}
+                Err(error) => tracing::debug!("a request was not passed on: {}", error.message),
+            }
+        });
         let answer = answered.await;
         drop(asking);
         answer.map_err(|_| {

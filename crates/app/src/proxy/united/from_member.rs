@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use riglm_domain::edit;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::meta::RequestMeta;
+use riglm_domain::meta::{RequestMeta, SUBSCRIPTION_ID};
 use riglm_ports::downstream::Route;
 
 use super::list_kind::ChangeKind;
-use super::{FromMember, MAX_FROM_MEMBERS};
+use super::{FromMember, MAX_FROM_MEMBERS, is_own};
 use crate::proxy::relay::params::{IdMember, id_member};
 use crate::proxy::session::ClientSession;
 
@@ -39,6 +39,10 @@ impl ClientSession {
         if let Some(ask) = ask {
             // Who asked may have given up.
             let _ = ask.answer.send(message);
+            return;
+        }
+        if is_own(&id) {
+            tracing::debug!("an answer that nobody waits for any more is dropped");
             return;
         }
         self.settled(&id, &message);
@@ -95,6 +99,12 @@ impl ClientSession {
             return self.heard(&listen, number, message, envelope).await;
         }
         let params = message.params(envelope);
+        let is_over = |id: &RequestId| is_own(id) && !self.united.state().asks.contains_key(id);
+        let is_of_request = method == "notifications/progress"
+            || params.is_some_and(|params| edit::meta(params, SUBSCRIPTION_ID).is_some());
+        if is_of_request && matches!(&route, Route::Related(id) if is_over(id)) {
+            return; // Its request was the session's own, and the client knows nothing of it.
+        }
         let cancelled = (method == "notifications/cancelled")
             .then(|| id_member(params, IdMember::RequestId))
             .flatten();
@@ -140,6 +150,7 @@ impl ClientSession {
                 let behalf = ask.behalf.clone();
                 behalf.map_or(Route::Standalone, Route::Related)
             }
+            None if is_own(&id) => Route::Standalone,
             None => Route::Related(id),
         }
     }
