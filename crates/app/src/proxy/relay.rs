@@ -126,6 +126,11 @@ impl Relay {
         self.is_closed.load(Ordering::Acquire)
     }
 
+    /// Returns whether a connection is up, so that a message does not wait for one.
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.current().is_some()
+    }
+
     /// Returns whether no request is in flight, and none waits for something that the client was
     /// asked.
     pub(super) fn is_quiet(&self) -> bool {

@@ -10,3 +10,4 @@ mod lists;
 mod modern;
 mod requests;
 mod scene;
+mod slow;

@@ -122,7 +122,20 @@ impl ClientSession {
                 self.work_until(id, cancel, job).map(Some)
             }
             _ => match self.target(method, &message) {
-                Target::Member(member, message) => self.send_to(&member, id, method, message).await,
+                Target::Member(member, message) if member.relay.is_connected() => {
+                    self.send_to(&member, id, method, message).await
+                }
+                Target::Member(member, message) => {
+                    // What comes next may be for an upstream that is up, and must not wait.
+                    let method = method.to_owned();
+                    let behalf = Behalf {
+                        request: Some(own),
+                        listen: None,
+                    };
+                    let job =
+                        async move { session.ask_owner(&member, &message, &method, behalf).await };
+                    self.work(id, job).map(Some)
+                }
                 Target::Unknown => {
                     let job = async move { session.find_and_send(&message, own).await };
                     self.work(id, job).map(Some)

@@ -185,7 +185,7 @@ impl ClientSession {
     }
 
     /// Has the owner of a request answer it.
-    async fn ask_owner(
+    pub(super) async fn ask_owner(
         self: &Arc<Self>,
         member: &Arc<Member>,
         message: &Message,

@@ -1,0 +1,170 @@
+//! Upstreams that take their time, and what becomes of the others and of who does not wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::{Message, RequestId};
+use riglm_ports::fake::ScriptedUpstream;
+use riglm_ports::upstream::UpstreamError;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, Setup, lists, upstream};
+
+const INITIALIZED: &str = "notifications/initialized";
+
+/// Returns an upstream that leaves its handshakes unanswered.
+fn slow(name: &str, tools: &[&str]) -> Arc<ScriptedUpstream> {
+    let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse(name).unwrap()));
+    lists(&upstream, tools);
+    upstream
+}
+
+/// Has an upstream answer the handshake that it was asked for last.
+async fn answer_handshake(scene: &Scene, number: usize) {
+    let asked = scene
+        .sent_such(number, |sent| sent["method"] == "initialize")
+        .await;
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {
+        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "s", "version": "1"}}});
+    scene.upstreams[number].say(&answer.to_string(), None).await;
+}
+
+fn call(id: u32, name: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name}})
+}
+
+fn cancel(id: u32) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+fn number(id: u32) -> RequestId {
+    RequestId::Number(id.to_string().into())
+}
+
+fn n_sent(scene: &Scene, number: usize, method: &str) -> usize {
+    let sent = scene.sent(number);
+    sent.iter().filter(|sent| sent["method"] == method).count()
+}
+
+async fn until(is_reached: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_reached() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), waiting)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_late_for_the_handshake_is_told_of_its_completion() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), slow("b", &["y"])]);
+    scene.initialize().await;
+    assert_eq!(n_sent(&scene, 1, INITIALIZED), 0);
+    answer_handshake(&scene, 1).await;
+    assert_eq!(scene.tools(1).await, ["a__x", "b__y"]);
+    for number in 0..2 {
+        let methods: Vec<Value> = scene
+            .sent(number)
+            .iter()
+            .map(|sent| sent["method"].clone())
+            .collect();
+        assert_eq!(methods[..2], ["initialize", INITIALIZED], "{number}");
+        assert_eq!(n_sent(&scene, number, INITIALIZED), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_message_for_an_upstream_that_is_not_up_holds_up_no_other() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), slow("b", &["y"])]);
+    scene.initialize().await;
+    scene.upstreams[0].reply_to("tools/call", r#""result":{"by":"a"}"#);
+    let message = Message::from_text(call(1, "b__y").to_string()).unwrap();
+    let taken = tokio::time::timeout(Duration::from_secs(2), scene.session.receive(message));
+    let exchange = taken.await.unwrap().unwrap().unwrap();
+    tokio::spawn(exchange.run);
+    let answer = scene.ask(2, "tools/call", json!({"name": "a__x"})).await;
+    assert_eq!(answer["result"]["by"], "a");
+    scene.upstreams[1].reply_to("tools/call", r#""result":{"by":"b"}"#);
+    answer_handshake(&scene, 1).await;
+    let answer = scene.delivered_such(|message| message["id"] == 1).await;
+    assert_eq!(answer["result"]["by"], "b");
+}
+
+#[tokio::test]
+async fn a_call_that_is_taken_back_before_its_upstream_is_up_is_never_made() {
+    for others in [vec![], vec![upstream("a", &["x"])]] {
+        let n_others = others.len();
+        let all = [others, vec![slow("b", &["y"])]].concat();
+        let scene = Arc::new(Setup::default().scene(all));
+        let b = n_others;
+        let starting = Arc::clone(&scene);
+        let initializing = tokio::spawn(async move { starting.initialize().await });
+        answer_handshake(&scene, b).await;
+        initializing.await.unwrap();
+        let name = if b == 0 { "y" } else { "b__y" };
+        let reason = "it ended".into();
+        scene.upstreams[b]
+            .lose(UpstreamError::Lost { reason })
+            .await;
+        let calling = Arc::clone(&scene);
+        let message = call(1, name);
+        tokio::spawn(async move { calling.start(&message).await });
+        until(|| n_sent(&scene, b, "initialize") == 2).await;
+        scene.send(&cancel(1)).await;
+        until(|| scene.client.finished().contains(&number(1))).await;
+        tokio::task::yield_now().await;
+        answer_handshake(&scene, b).await;
+        scene.upstreams[b].reply_to("tools/call", r#""result":{}"#);
+        scene.ask(2, "tools/call", json!({"name": name})).await;
+        assert_eq!(n_sent(&scene, b, "tools/call"), 1, "{n_others}");
+        // What was begun for it serves the next one.
+        assert_eq!(scene.upstreams[b].connections(), (2, 0));
+    }
+}
+
+#[tokio::test]
+async fn what_an_upstream_answers_too_late_to_a_request_of_the_session_is_not_passed_on() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "acme/do",
+        "params": {"_meta": {"progressToken": "p"}}});
+    scene.start(&request).await;
+    let asked = scene.sent_such(0, |sent| sent["method"] == "acme/do").await;
+    scene.send(&cancel(1)).await;
+    scene
+        .sent_such(0, |sent| sent["method"] == "notifications/cancelled")
+        .await;
+    let n_delivered = scene.delivered().len();
+    let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+        "params": {"progressToken": "p", "progress": 1}});
+    let id = RequestId::from_json(&asked["id"].to_string()).unwrap();
+    scene.upstreams[0]
+        .say(&progress.to_string(), Some(id))
+        .await;
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}});
+    scene.upstreams[0].say(&answer.to_string(), None).await;
+    assert_eq!(scene.delivered().len(), n_delivered);
+}
+
+#[tokio::test]
+async fn a_stream_of_notifications_that_one_upstream_ends_is_opened_there_again() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
+        "params": {"notifications": {"toolsListChanged": true}, "_meta": meta}});
+    scene.start(&listen).await;
+    let asked = scene
+        .sent_such(0, |sent| sent["method"] == "subscriptions/listen")
+        .await;
+    let ended = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": asked["id"]}});
+    scene.upstreams[0].say(&ended.to_string(), None).await;
+    until(|| n_sent(&scene, 0, "subscriptions/listen") == 2).await;
+}
