@@ -1,8 +1,15 @@
 //! What changes while clients are connected.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use riglm_app::proxy::Unavailable;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_domain::protocol::Transport;
+use riglm_ports::downstream::{ClientLink, Route};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setup, configured, upstream};
@@ -128,4 +135,46 @@ async fn what_is_configured_as_before_is_left_alone() {
     assert_eq!(scene.tools(1).await, ["a__x", "b__y"]);
     assert_eq!(scene.upstreams[0].connections(), (1, 0));
     assert_eq!(scene.upstreams[1].connections().0, 2);
+}
+
+/// A client that takes nothing, and how much it was offered at once.
+#[derive(Debug, Default)]
+struct Unwilling(AtomicUsize);
+
+#[async_trait]
+impl ClientLink for Unwilling {
+    async fn deliver(&self, _message: Message, _route: Route) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
+    }
+
+    async fn finish(&self, _request: &RequestId) {}
+
+    async fn close(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_do_not_pile_up_before_a_client_that_does_not_read() {
+    let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
+    let client = Arc::new(Unwilling::default());
+    let session = scene
+        .proxy
+        .accept(
+            Transport::StreamableHttp,
+            &Principal::local(),
+            client.clone(),
+        )
+        .unwrap();
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}}});
+    let message = Message::from_text(initialize.to_string()).unwrap();
+    let exchange = session.receive(message).await.unwrap().unwrap();
+    tokio::spawn(exchange.run);
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let text = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
+        scene.upstreams[0].say(&text, None).await;
+    }
+    // The answer to the handshake, and one change.
+    assert_eq!(client.0.load(Ordering::Relaxed), 2);
 }

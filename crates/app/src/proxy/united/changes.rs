@@ -31,9 +31,15 @@ impl ClientSession {
         }
         let session = Arc::downgrade(self);
         tokio::spawn(async move {
-            tokio::time::sleep(DEBOUNCE).await;
-            if let Some(session) = session.upgrade() {
-                session.tell().await;
+            loop {
+                tokio::time::sleep(DEBOUNCE).await;
+                let Some(session) = session.upgrade() else {
+                    return;
+                };
+                // One at a time: a client that does not read must not pile them up.
+                if !session.tell().await {
+                    return;
+                }
             }
         });
     }
@@ -45,11 +51,14 @@ impl ClientSession {
         }
     }
 
-    /// Tells the client of what has changed.
-    async fn tell(self: &Arc<Self>) {
+    /// Tells the client of what has changed. Returns whether there was anything.
+    async fn tell(self: &Arc<Self>) -> bool {
         let (changed, listens) = {
             let mut state = self.united.state();
-            state.is_telling = false;
+            if state.changed.is_empty() || self.is_closed() {
+                state.is_telling = false;
+                return false;
+            }
             let listens: Vec<_> = state.listens.values().cloned().collect();
             (std::mem::take(&mut state.changed), listens)
         };
@@ -65,6 +74,7 @@ impl ClientSession {
                 self.say(listen, text).await;
             }
         }
+        true
     }
 
     /// Takes over a changed configuration. What did not change goes on undisturbed; requests in
