@@ -11,6 +11,7 @@ mod ask;
 pub(super) mod catalog;
 mod changes;
 pub(super) mod directory;
+mod for_all;
 mod from_client;
 mod from_member;
 mod hello;
@@ -22,7 +23,7 @@ mod route;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use riglm_domain::message::{Message, RequestId};
 use tokio::sync::{Notify, oneshot};
@@ -38,8 +39,9 @@ const OWN_IDS: &str = "riglm:u:";
 const MAX_LISTS: usize = 4;
 /// The most tasks whose owner is remembered.
 const MAX_TASKS: usize = 4_096;
-/// The most requests of upstreams that wait for the client at once.
-const MAX_FROM_MEMBERS: usize = 1_024;
+/// The most requests of one upstream that wait for the client at once. What the client leaves
+/// unanswered is forgotten when others come.
+const MAX_FROM_MEMBER: usize = 256;
 
 /// What a session keeps to present several upstreams as one.
 #[derive(Debug, Default)]
@@ -93,8 +95,10 @@ struct FromMember {
     number: u64,
     /// The id that the member gave it.
     id: RequestId,
-    /// The token under which the client reports progress of it.
+    /// The token under which the member wants to hear of its progress; the client reports it under
+    /// the id that it got.
     progress_token: Option<RequestId>,
+    asked: Instant,
 }
 
 /// Returns whether an id was made by a session.
@@ -167,6 +171,26 @@ impl State {
         lists.retain(|known| !Arc::ptr_eq(known, list));
         lists.push_front(Arc::clone(list));
         lists.truncate(MAX_LISTS);
+    }
+
+    /// Remembers a request of a member. Another one under the same id is of a connection that is
+    /// gone, since ids are unique on each.
+    fn note_from_member(&mut self, own: RequestId, asked: FromMember) {
+        let number = asked.number;
+        self.from_members
+            .retain(|_, known| known.number != number || known.id != asked.id);
+        let of_member = || {
+            self.from_members
+                .iter()
+                .filter(|(_, known)| known.number == number)
+        };
+        if of_member().count() >= MAX_FROM_MEMBER {
+            let oldest = of_member().min_by_key(|(_, known)| known.asked);
+            let oldest = oldest.map(|(own, _)| own.clone());
+            tracing::warn!("a request of an upstream is forgotten: too many wait for the client");
+            oldest.and_then(|oldest| self.from_members.remove(&oldest));
+        }
+        self.from_members.insert(own, asked);
     }
 
     /// Remembers which member works on a task.

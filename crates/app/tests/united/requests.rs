@@ -3,6 +3,7 @@
 use riglm_domain::message::RequestId;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
 use riglm_ports::downstream::Route;
+use riglm_ports::upstream::UpstreamError;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setup, upstream};
@@ -258,4 +259,78 @@ async fn a_call_without_a_name_is_made_of_nobody() {
         let sent = scene.sent(number);
         assert!(sent.iter().all(|sent| sent["method"] != "tools/call"));
     }
+}
+
+#[tokio::test]
+async fn equal_progress_tokens_of_two_upstreams_are_kept_apart() {
+    let scene = pair().await;
+    for (number, upstream) in scene.upstreams.iter().enumerate() {
+        let params = json!({"_meta": {"progressToken": 7, "x": number}});
+        let asking = request(7, "sampling/createMessage", &params);
+        upstream.say(&asking.to_string(), None).await;
+    }
+    let asked: Vec<Value> = scene
+        .delivered()
+        .into_iter()
+        .map(|(message, _)| message)
+        .filter(|message| message["method"] == "sampling/createMessage")
+        .collect();
+    for (number, asked) in asked.iter().enumerate() {
+        let meta = &asked["params"]["_meta"];
+        assert_eq!(meta["x"], number);
+        let progress = |token: &Value| {
+            json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": number}})
+        };
+        scene.send(&progress(&meta["progressToken"])).await;
+        let told = scene.sent(number).pop().unwrap();
+        assert_eq!(told, progress(&json!(7)));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_asks_without_end_keeps_no_other_from_asking() {
+    let scene = pair().await;
+    for id in 0..2_000 {
+        let asking = request(id, "roots/list", &json!({}));
+        scene.upstreams[0].say(&asking.to_string(), None).await;
+    }
+    let asking = request(7, "sampling/createMessage", &json!({}));
+    scene.upstreams[1].say(&asking.to_string(), None).await;
+    let asked = scene.delivered().pop().unwrap().0;
+    assert_eq!(asked["method"], "sampling/createMessage");
+    scene
+        .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}}))
+        .await;
+    assert_eq!(scene.sent(1).pop().unwrap()["id"], 7);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_connection_that_is_gone_does_not_answer_the_next_one() {
+    let scene = pair().await;
+    let asking = request(7, "roots/list", &json!({}));
+    scene.upstreams[0].say(&asking.to_string(), None).await;
+    let old = scene.delivered().pop().unwrap().0;
+    let reason = "it ended".into();
+    scene.upstreams[0]
+        .lose(UpstreamError::Lost { reason })
+        .await;
+    scene.upstreams[0].reply_to("tools/call", r#""result":{}"#);
+    scene.ask(1, "tools/call", json!({"name": "a__x"})).await;
+    scene.upstreams[0].say(&asking.to_string(), None).await;
+    let answer =
+        |asked: &Value| json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"of": asked["id"]}});
+    scene.send(&answer(&old)).await;
+    assert_eq!(scene.sent(0).pop().unwrap()["method"], "tools/call");
+    let new = scene.delivered().pop().unwrap().0;
+    scene.send(&answer(&new)).await;
+    assert_eq!(scene.sent(0).pop().unwrap()["result"]["of"], new["id"]);
+}
+
+#[tokio::test]
+async fn what_is_for_all_upstreams_does_not_wait_for_one_that_hangs() {
+    let scene = pair().await;
+    scene.upstreams[1].reply_to("tasks/list", r#""result":{"tasks":[{"taskId":"t"}]}"#);
+    let answer = scene.ask(1, "tasks/list", json!({})).await;
+    assert_eq!(answer["result"]["tasks"], json!([{"taskId": "t"}]));
 }

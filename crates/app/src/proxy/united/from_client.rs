@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use futures_util::future::join_all;
 use riglm_domain::edit;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::meta::PROGRESS_TOKEN;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
-use super::InFlight;
 use super::ask::Behalf;
-use super::hello::declares;
 use super::list_kind::ListKind;
 use super::route::Target;
+use super::{FromMember, InFlight};
 use crate::proxy::member::Member;
 use crate::proxy::relay::params::{IdMember, RequestParams, id_member};
 use crate::proxy::relay::session_ended;
@@ -84,10 +84,7 @@ impl ClientSession {
         }
         let is_modern = meta.is_some();
         if self.united.state().in_flight.contains_key(id) {
-            return Err(RpcError::new(
-                RpcErrorCode::InvalidRequest,
-                "a request with this id is in flight already",
-            ));
+            return Err(in_flight_already());
         }
         let session = Arc::clone(self);
         let message = message.clone();
@@ -156,7 +153,14 @@ impl ClientSession {
             number: member.number,
             is_call: method == "tools/call",
         };
-        self.united.state().in_flight.insert(id.clone(), request);
+        {
+            let mut state = self.united.state();
+            // Two of them may have come at the same time.
+            if state.in_flight.contains_key(id) {
+                return Err(in_flight_already());
+            }
+            state.in_flight.insert(id.clone(), request);
+        }
         member.relay.receive(message).await
     }
 
@@ -225,14 +229,20 @@ impl ClientSession {
             }
             Some("notifications/progress") => {
                 let token = id_member(params, IdMember::ProgressToken);
-                let owner = {
+                let asked = {
                     let state = self.united.state();
-                    let mut all = state.from_members.values();
-                    all.find(|request| token.is_some() && request.progress_token == token)
-                        .map(|request| request.number)
+                    token.and_then(|token| state.from_members.get(&token).cloned())
                 };
-                if let Some(member) = owner.and_then(|number| self.member_by_number(number)) {
-                    member.relay.receive(message).await?;
+                if let Some(FromMember {
+                    number,
+                    progress_token: Some(token),
+                    ..
+                }) = asked
+                    && let Some(params) = params
+                    && let Some(member) = self.member_by_number(number)
+                {
+                    let params = edit::with_member(params, PROGRESS_TOKEN, &token.to_json());
+                    member.relay.receive(message.with_params(&params)).await?;
                 }
             }
             _ => {
@@ -307,68 +317,6 @@ impl ClientSession {
         }
     }
 
-    /// Sets the log level of every upstream that has one.
-    async fn set_level(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
-        let level = Some(message.clone());
-        self.caller
-            .set_handshake(|handshake| handshake.log_level = level);
-        let members = self.members();
-        let asked = members
-            .iter()
-            .filter(|member| {
-                let hello = member.relay.hello();
-                hello.is_some_and(|hello| declares(&hello, "logging"))
-            })
-            .map(|member| {
-                let behalf = Behalf {
-                    request: Some(id.clone()),
-                    listen: None,
-                };
-                self.ask(member, message, behalf)
-            });
-        let answers = join_all(asked).await;
-        let is_success = |answer: &Message| {
-            answer
-                .single()
-                .is_some_and(|part| part.kind() == Kind::Success)
-        };
-        let (good, bad): (Vec<_>, Vec<_>) = answers
-            .into_iter()
-            .flatten()
-            .partition(|answer| is_success(answer));
-        match bad.into_iter().next() {
-            // A level that nobody knows is an error; one that somebody took is set.
-            Some(error) if good.is_empty() => Reply::Member(error),
-            _ => Reply::Result("{}".into()),
-        }
-    }
-
-    /// Joins the tasks that all upstreams list.
-    async fn list_tasks(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
-        let members = self.members();
-        let asked = members.iter().map(|member| async {
-            let behalf = Behalf {
-                request: Some(id.clone()),
-                listen: None,
-            };
-            let answer = self.ask(member, message, behalf).await.ok()?;
-            let result = answer.single().and_then(|part| answer.result(part))?;
-            let tasks = edit::member(result, "tasks")?;
-            let inner = tasks
-                .strip_prefix('[')?
-                .strip_suffix(']')?
-                .trim()
-                .to_owned();
-            (!inner.is_empty()).then_some(inner)
-        });
-        let tasks: Vec<String> = join_all(asked).await.into_iter().flatten().collect();
-        Reply::Result(edit::with_member(
-            "{}",
-            "tasks",
-            &format!("[{}]", tasks.join(",")),
-        ))
-    }
-
     pub(super) fn member_by_number(&self, number: u64) -> Option<Arc<Member>> {
         let members = self.members();
         members
@@ -376,6 +324,13 @@ impl ClientSession {
             .find(|member| member.number == number)
             .cloned()
     }
+}
+
+fn in_flight_already() -> RpcError {
+    RpcError::new(
+        RpcErrorCode::InvalidRequest,
+        "a request with this id is in flight already",
+    )
 }
 
 /// A request of the client that the session itself works on.
@@ -395,6 +350,9 @@ impl Working {
             return Err(stopping());
         }
         let mut state = session.united.state();
+        if state.in_flight.contains_key(id) {
+            return Err(in_flight_already());
+        }
         if state.in_flight.len() >= shared.limits.in_flight_per_session
             || shared.n_in_flight.load(Ordering::Relaxed) >= shared.limits.in_flight
         {

@@ -1,14 +1,15 @@
 //! The way of a message from a member to the client.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use riglm_domain::edit;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
-use riglm_domain::meta::{RequestMeta, SUBSCRIPTION_ID};
+use riglm_domain::meta::{PROGRESS_TOKEN, RequestMeta, SUBSCRIPTION_ID};
 use riglm_ports::downstream::Route;
 
 use super::list_kind::ChangeKind;
-use super::{FromMember, MAX_FROM_MEMBERS, is_own};
+use super::{FromMember, is_own};
 use crate::proxy::relay::params::{IdMember, id_member};
 use crate::proxy::session::ClientSession;
 
@@ -55,26 +56,26 @@ impl ClientSession {
             return;
         };
         let meta = RequestMeta::read(message.params(envelope));
+        let progress_token = meta.progress_token.and_then(RequestId::from_json);
+        let own = self.united.own_id();
+        let mut message = message.with_id(&own);
+        if progress_token.is_some() {
+            // Two members may choose the same token as well.
+            let part = message.single();
+            if let Some(params) = part.and_then(|part| message.params(part)) {
+                let params = edit::with_meta(params, &[(PROGRESS_TOKEN, &own.to_json())]);
+                message = message.with_params(&params);
+            }
+        }
         let asked = FromMember {
             number,
             id: id.clone(),
-            progress_token: meta.progress_token.and_then(RequestId::from_json),
+            progress_token,
+            asked: Instant::now(),
         };
-        let own = self.united.own_id();
-        let is_full = {
-            let mut state = self.united.state();
-            let is_full = state.from_members.len() >= MAX_FROM_MEMBERS;
-            if !is_full {
-                state.from_members.insert(own.clone(), asked);
-            }
-            is_full
-        };
-        if is_full {
-            tracing::warn!("a request of an upstream is dropped: too many wait for the client");
-            return;
-        }
+        self.united.state().note_from_member(own, asked);
         let route = self.client_route(route);
-        self.client.deliver(message.with_id(&own), route).await;
+        self.client.deliver(message, route).await;
     }
 
     async fn told(
