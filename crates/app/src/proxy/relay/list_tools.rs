@@ -20,7 +20,12 @@ impl Relay {
     pub(super) async fn list(&self, result: &str) -> Option<String> {
         let upstream = self.upstream();
         let seen = match self.shared.lists.find(upstream, result) {
-            Some(seen) => seen,
+            Some(seen) => {
+                // It may have been seen before the upstream was configured anew, or between other
+                // pages with the same tools.
+                self.entry.params.learn(&seen.page, result);
+                seen
+            }
             None => self.see(upstream, result).await?,
         };
         let row = self.row().await;
