@@ -1,9 +1,12 @@
 //! What is remembered of one upstream: how it answered handshakes, and its last known lists.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use riglm_domain::edit;
 use riglm_domain::principal::Principal;
-use serde::Deserialize;
+use riglm_domain::scan::unescaped;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -55,32 +58,25 @@ impl MemberList {
     /// Adds the entries of a page. Those without a name or URI are left out, and so are those
     /// beyond what one upstream may list. Returns the cursor of the next page.
     pub(in crate::proxy) fn add_page(&mut self, kind: ListKind, result: &str) -> Option<String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Page {
-            next_cursor: Option<String>,
-            ttl_ms: Option<u64>,
-            cache_scope: Option<String>,
-        }
-        let page: Option<Page> = serde_json::from_str(result).ok();
+        // Read one by one: an odd one must not cost the others.
+        let text = |key| edit::member(result, key).and_then(unescaped);
+        let ttl_ms = edit::member(result, "ttlMs").and_then(millis);
+        let is_public = text("cacheScope").as_deref() == Some("public");
         let is_first = self.entries.is_empty();
-        let (ttl_ms, is_public) = page.as_ref().map_or((None, false), |page| {
-            (page.ttl_ms, page.cache_scope.as_deref() == Some("public"))
-        });
         self.ttl_ms = match (is_first, self.ttl_ms, ttl_ms) {
             (true, _, ttl) => ttl,
             (false, Some(one), Some(other)) => Some(one.min(other)),
             (false, ..) => None,
         };
         self.is_public = is_public && (is_first || self.is_public);
-        let listed = riglm_domain::edit::member(result, kind.member());
+        let listed = edit::member(result, kind.member());
         let entries: Vec<&RawValue> = listed
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
+        let next = text("nextCursor");
         for entry in entries {
             let text = entry.get();
-            let key = riglm_domain::edit::member(text, kind.key())
-                .and_then(riglm_domain::scan::unescaped);
+            let key = edit::member(text, kind.key()).and_then(unescaped);
             let Some(key) = key.filter(|_| text.starts_with('{')) else {
                 continue;
             };
@@ -93,7 +89,7 @@ impl MemberList {
                 text: text.into(),
             });
         }
-        page.and_then(|page| page.next_cursor)
+        next.map(Cow::into_owned)
     }
 
     fn set_digest(&mut self) {
@@ -155,6 +151,15 @@ impl Catalog {
     }
 }
 
+/// Returns a time that the server gives as a number, in whole milliseconds.
+fn millis(json: &str) -> Option<u64> {
+    json.parse().ok().or_else(|| {
+        let number: f64 = serde_json::from_str(json).ok()?;
+        let whole = Duration::try_from_secs_f64(number / 1_000.0).ok()?;
+        u64::try_from(whole.as_millis()).ok()
+    })
+}
+
 /// Returns a digest of a client's capabilities.
 pub(in crate::proxy) fn digest_of(capabilities: Option<&str>) -> [u8; 8] {
     let whole = Sha256::digest(capabilities.unwrap_or_default().as_bytes());
@@ -179,6 +184,21 @@ mod tests {
         assert_eq!(keys, ["a", "b"]);
         assert_eq!(&*list.entries[0].text, r#"{"name":"a","n":1.0}"#);
         assert_eq!((list.ttl_ms, list.is_public), (Some(4), true));
+    }
+
+    #[test]
+    fn an_odd_member_of_a_page_does_not_cost_the_next_one() {
+        for (ttl, expected) in [
+            ("5e3", Some(5_000)),
+            ("1.5", Some(1)),
+            ("-1", None),
+            ("{}", None),
+        ] {
+            let mut list = MemberList::default();
+            let page = format!(r#"{{"tools":[{{"name":"a"}}],"nextCursor":"c","ttlMs":{ttl}}}"#);
+            assert_eq!(list.add_page(ListKind::Tools, &page).as_deref(), Some("c"));
+            assert_eq!(list.ttl_ms, expected, "{ttl}");
+        }
     }
 
     #[test]
