@@ -101,11 +101,6 @@ impl Relay {
         self.shows_all.store(shows_all, Ordering::Release);
     }
 
-    /// Returns the tools that the last list had and that are not to be shown.
-    pub(super) fn hidden(&self) -> HashSet<ToolName> {
-        self.state().hidden.clone()
-    }
-
     /// Returns whether the upstream waits for an answer to a request of its own with this id.
     pub(super) fn has_asked(&self, id: &RequestId) -> bool {
         self.state().pending.has_asked(id)
@@ -218,12 +213,7 @@ impl Relay {
             return;
         }
         self.closing.cancel();
-        let abandoned = self.state().pending.remove_up_to(u64::MAX);
-        let told = join_all(abandoned.into_iter().map(|(id, pending)| async move {
-            self.fail(&id, pending, Outcome::Cancelled, why).await;
-        }));
-        // A client that does not read any more cannot be told.
-        let _ = tokio::time::timeout(LAST_WORDS, told).await;
+        self.abandon(why).await;
         let live = {
             // A connection that is being made is waited for, so that it is not leaked.
             let _connecting = self.connection.lock().await;
@@ -232,7 +222,19 @@ impl Relay {
         if let Some(live) = live {
             live.link.close().await;
         }
+        // What was admitted just before the end and went to the connection since.
+        self.abandon(why).await;
         self.ended.cancel();
+    }
+
+    /// Ends every request in flight, since the relay ends.
+    async fn abandon(self: &Arc<Self>, why: &RpcError) {
+        let abandoned = self.state().pending.remove_up_to(u64::MAX);
+        let told = join_all(abandoned.into_iter().map(|(id, pending)| async move {
+            self.fail(&id, pending, Outcome::Cancelled, why).await;
+        }));
+        // A client that does not read any more cannot be told.
+        let _ = tokio::time::timeout(LAST_WORDS, told).await;
     }
 
     /// Returns the identifier of the session's row, and makes the row first if there is none.

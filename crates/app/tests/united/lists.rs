@@ -1,12 +1,19 @@
 //! Handshakes and lists.
 
-use riglm_app::limits::Limits;
-use riglm_app::proxy::{Naming, Unavailable};
-use riglm_ports::upstream::UpstreamError;
-use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::scene::{Setup, lists, upstream};
+use riglm_app::filtering::ListFilter;
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{Naming, Unavailable};
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::prediction::{Selection, SelectionContext};
+use riglm_ports::fake::ScriptedUpstream;
+use riglm_ports::predictor::Predictor;
+use riglm_ports::upstream::UpstreamError;
+use serde_json::json;
+
+use crate::scene::{Setup, lists, names, upstream};
 
 fn gone() -> UpstreamError {
     UpstreamError::Unreachable { reason: "gone" }
@@ -168,4 +175,42 @@ async fn malformed_and_double_entries_leave_the_good_ones() {
     let scene = Setup::default().scene(vec![a, upstream("b", &[])]);
     scene.initialize().await;
     assert_eq!(scene.tools(1).await, ["a__x", "a__y"]);
+}
+
+/// Hides one tool.
+#[derive(Debug)]
+struct Without(&'static str);
+
+impl Predictor for Without {
+    fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
+        let positions = (0..tools.len()).filter(|at| tools[*at].as_str() == self.0);
+        Selection::Without(positions.collect())
+    }
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_so_in_a_list_that_is_shown_as_it_was_known() {
+    let slow = ScriptedUpstream::new(UpstreamName::parse("b").unwrap());
+    let welcome = r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#;
+    slow.reply_to("initialize", welcome);
+    let setup = Setup {
+        filter: ListFilter::new(Some(Arc::new(Without("y")))),
+        ..Setup::default()
+    };
+    let mut scene = setup.scene(vec![upstream("a", &["x"]), Arc::new(slow)]);
+    scene.initialize().await;
+    scene
+        .start(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))
+        .await;
+    let asked = scene
+        .sent_such(1, |sent| sent["method"] == "tools/list")
+        .await;
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"],
+        "result": {"tools": [{"name": "y"}, {"name": "z"}]}});
+    scene.upstreams[1].say(&answer.to_string(), None).await;
+    let listed = scene.delivered_such(|message| message["id"] == 1).await;
+    assert_eq!(names(&listed), ["a__x", "b__z"]);
+    scene.change_client();
+    scene.initialize().await;
+    assert_eq!(scene.tools(1).await, ["a__x", "b__z"]);
 }

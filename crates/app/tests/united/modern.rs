@@ -1,7 +1,11 @@
 //! Clients of revision 2026-07-28 in front of several upstreams.
 
+use std::sync::Arc;
+
+use riglm_domain::id::UpstreamName;
 use riglm_domain::message::RequestId;
 use riglm_ports::downstream::Route;
+use riglm_ports::fake::ScriptedUpstream;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setup, names, upstream};
@@ -137,4 +141,46 @@ async fn a_stream_of_notifications_is_made_of_those_of_all_upstreams() {
             .await;
         assert_eq!(cancelled["params"]["requestId"], asked["id"]);
     }
+}
+
+#[tokio::test]
+async fn what_one_upstream_lists_for_one_caller_only_is_not_for_everybody() {
+    let slow = Arc::new(ScriptedUpstream::new(UpstreamName::parse("b").unwrap()));
+    let scene = Setup::default().scene(vec![upstream("a", &[]), slow]);
+    let list = |name: &str, scope: &str| json!({"resultType": "complete", "tools": [{"name": name}], "ttlMs": 9, "cacheScope": scope});
+    let public = format!(r#""result":{}"#, list("x", "public"));
+    scene.upstreams[0].reply_to("tools/list", &public);
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
+        "params": modern(json!({}))});
+    scene.start(&request).await;
+    let asked = scene
+        .sent_such(1, |sent| sent["method"] == "tools/list")
+        .await;
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": list("y", "private")});
+    scene.upstreams[1].say(&answer.to_string(), None).await;
+    let listed = scene.delivered_such(|message| message["id"] == 1).await;
+    assert_eq!(listed["result"]["cacheScope"], "private");
+    // The next time it is late, and its list is shown as it was.
+    let listed = scene.ask(2, "tools/list", modern(json!({}))).await;
+    assert_eq!(names(&listed), ["a__x", "b__y"]);
+    assert_eq!(listed["result"]["cacheScope"], "private");
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_have_one_scope() {
+    let mut setup = Setup::default();
+    setup.limits.list_page_entries = 1;
+    let scene = setup.scene(vec![upstream("a", &[]), upstream("b", &[])]);
+    let result = r#""result":{"resultType":"complete","tools":[{"name":"t"}],"ttlMs":9,"cacheScope":"public"}"#;
+    for upstream in &scene.upstreams {
+        upstream.reply_to("tools/list", result);
+    }
+    let first = scene.ask(1, "tools/list", modern(json!({}))).await;
+    let cursor = modern(json!({"cursor": first["result"]["nextCursor"]}));
+    let second = scene.ask(2, "tools/list", cursor).await;
+    assert_eq!(names(&second), ["b__t"]);
+    assert_eq!(
+        first["result"]["cacheScope"],
+        second["result"]["cacheScope"]
+    );
 }

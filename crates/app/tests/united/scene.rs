@@ -33,6 +33,7 @@ pub(crate) struct Setup {
     pub(crate) naming: Naming,
     pub(crate) unavailable: Unavailable,
     pub(crate) limits: Limits,
+    pub(crate) filter: ListFilter,
 }
 
 impl Default for Setup {
@@ -44,6 +45,7 @@ impl Default for Setup {
                 unite_timeout: Duration::from_millis(300),
                 ..Limits::default()
             },
+            filter: ListFilter::default(),
         }
     }
 }
@@ -83,7 +85,7 @@ impl Setup {
                 RunId::new(SystemClock.now(), [0; 10]),
                 RecorderOptions::default(),
             )),
-            filter: ListFilter::new(None),
+            filter: self.filter,
             limits: self.limits,
         });
         let client = Arc::new(RecordingClient::default());
@@ -120,6 +122,16 @@ pub(crate) fn configured(
 }
 
 impl Scene {
+    /// Has another client take the place of the one that is there.
+    pub(crate) fn change_client(&mut self) {
+        self.client = Arc::new(RecordingClient::default());
+        let principal = Principal::local();
+        let admitted =
+            self.proxy
+                .accept(Transport::StreamableHttp, &principal, self.client.clone());
+        self.session = admitted.unwrap();
+    }
+
     /// Hands the session a message, and drives what it returns to its end.
     pub(crate) async fn send(&self, message: &Value) {
         let message = Message::from_text(message.to_string()).unwrap();

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
+use riglm_domain::id::ToolName;
 use riglm_domain::message::{Kind, Message};
+use riglm_domain::prediction::SelectionContext;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
 use serde_json::Value;
@@ -78,7 +80,8 @@ impl ClientSession {
             result = edit::with_member(&result, "nextCursor", &next);
         }
         if is_modern {
-            let scope = if gathered.is_public {
+            // All pages of a list need the same scope, and what a cursor leads to may be anybody's.
+            let scope = if gathered.is_public && list.len() <= n {
                 r#""public""#
             } else {
                 r#""private""#
@@ -160,6 +163,7 @@ impl ClientSession {
                 }
                 Listed::Known(list) => {
                     ttl_ms = None;
+                    is_public &= list.is_public;
                     (list, None)
                 }
                 Listed::Failed(reason, known) => {
@@ -174,11 +178,12 @@ impl ClientSession {
                 }
                 Listed::Late => {
                     ttl_ms = None;
+                    is_public = false;
                     (Arc::default(), None)
                 }
             };
             let hidden = match kind {
-                ListKind::Tools => member.relay.hidden(),
+                ListKind::Tools => self.hidden(member, &list),
                 _ => HashSet::new(),
             };
             parts.push(Part {
@@ -205,6 +210,25 @@ impl ClientSession {
             ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
             is_public: is_public && n_failed == 0 && !members.is_empty(),
         })
+    }
+
+    /// Returns the tools of a list that are not to be shown, whether the list came now or is one that
+    /// was known.
+    fn hidden(&self, member: &Member, list: &MemberList) -> HashSet<ToolName> {
+        if !self.shared.filter.is_active() {
+            return HashSet::new();
+        }
+        let entries = list.entries.iter();
+        let names: Vec<ToolName> = entries.map(|entry| ToolName::from(&*entry.key)).collect();
+        let context = SelectionContext {
+            principal: &self.caller.principal,
+            upstream: member.name(),
+        };
+        let hidden = self.shared.filter.hidden(&context, &names);
+        hidden
+            .into_iter()
+            .filter_map(|position| names.get(position).cloned())
+            .collect()
     }
 
     /// Returns what one member lists, or what is known of it when it is too slow.
