@@ -120,11 +120,12 @@ impl Proxy {
         principal: &Principal,
         client: Arc<dyn ClientLink>,
     ) -> Result<Arc<ClientSession>, RpcError> {
+        let limits = &self.shared.limits;
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: what is not seen stopping here is seen by who ends all sessions.
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
-        let limits = &self.shared.limits;
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // Ended sessions leave at the next sweep; they must not keep others out until then.
         if sessions.len() >= limits.sessions.min(limits.sessions_per_principal) {
             sessions.retain(|_, session| !session.is_closed());
