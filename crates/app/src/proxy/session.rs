@@ -35,6 +35,8 @@ pub struct ClientSession {
     pub(super) caller: Arc<Caller>,
     pub(super) client: Arc<dyn ClientLink>,
     members: ArcSwap<Vec<Arc<Member>>>,
+    /// Members that were taken out of the configuration and whose requests are ending.
+    retiring: Mutex<Vec<Arc<Member>>>,
     next_member: AtomicU64,
     /// There is or was more than one upstream.
     is_united: AtomicBool,
@@ -61,6 +63,7 @@ impl ClientSession {
             shared,
             client: Arc::new(Unescaping::new(client)),
             members: ArcSwap::default(),
+            retiring: Mutex::default(),
             next_member: AtomicU64::new(0),
             is_united: AtomicBool::new(false),
             united: United::default(),
@@ -106,6 +109,19 @@ impl ClientSession {
     /// Returns the upstreams in their order.
     pub(super) fn members(&self) -> Arc<Vec<Arc<Member>>> {
         self.members.load_full()
+    }
+
+    /// Returns the upstreams, and those that were taken out and whose requests are ending.
+    pub(super) fn all_members(&self) -> Vec<Arc<Member>> {
+        let retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.load();
+        members.iter().chain(retiring.iter()).cloned().collect()
+    }
+
+    /// Forgets a member that has ended.
+    pub(super) fn retired(&self, gone: &Arc<Member>) {
+        let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        retiring.retain(|member| !Arc::ptr_eq(member, gone));
     }
 
     /// Returns whether the session presents several upstreams as one server, or did.
@@ -209,7 +225,7 @@ impl ClientSession {
 
     /// Waits until no request is in flight that ends by itself, at most `limit`.
     pub async fn drain(&self, limit: Duration) {
-        let members = self.members();
+        let members = self.all_members();
         let relays = join_all(members.iter().map(|member| member.relay.drain(limit)));
         tokio::join!(relays, self.united.drain(limit));
     }
@@ -224,7 +240,9 @@ impl ClientSession {
         self.closing.cancel();
         let members = {
             let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.members.swap(Arc::default())
+            let members = self.all_members();
+            self.members.store(Arc::default());
+            members
         };
         let why = &session_ended();
         join_all(members.iter().map(|member| member.relay.close(why))).await;
@@ -263,16 +281,21 @@ impl ClientSession {
                 )
             })
             .collect();
-        for member in &members {
-            member.relay.show_all(self.is_united());
-        }
         let is_gone =
             |member: &&Arc<Member>| !members.iter().any(|kept| Arc::ptr_eq(kept, *member));
-        let gone = old.iter().filter(is_gone).cloned().collect();
-        if !old.is_empty() {
+        let gone: Vec<Arc<Member>> = old.iter().filter(is_gone).cloned().collect();
+        let is_changed = !new.is_empty() || !gone.is_empty();
+        if is_changed && !old.is_empty() {
             // The names may change, even with one upstream left: it is presented as before.
             self.is_united.store(true, Ordering::Release);
         }
+        for member in &members {
+            member.relay.show_all(self.is_united());
+        }
+        self.retiring
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(gone.iter().cloned());
         self.members.store(Arc::new(members));
         (new, gone)
     }

@@ -145,7 +145,7 @@ struct Unwilling(AtomicUsize);
 impl ClientLink for Unwilling {
     async fn deliver(&self, _message: Message, _route: Route) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn finish(&self, _request: &RequestId) {}
@@ -177,4 +177,68 @@ async fn changes_do_not_pile_up_before_a_client_that_does_not_read() {
     }
     // The answer to the handshake, and one change.
     assert_eq!(client.0.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_call_to_an_upstream_that_is_taken_out_may_still_be_answered_for_and_taken_back() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    for id in [1, 2] {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": "a__x"}});
+        scene.start(&call).await;
+    }
+    let asking = json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create"});
+    scene.upstreams[0].say(&asking.to_string(), None).await;
+    let (asked, _) = scene.delivered().pop().unwrap();
+    scene
+        .proxy
+        .replace_upstreams(configured(&scene.upstreams[1..], Unavailable::Hide));
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}});
+    scene.send(&answer).await;
+    assert_eq!(scene.sent(0).pop().unwrap()["id"], 9);
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": 2}});
+    scene.send(&cancel).await;
+    assert_eq!(scene.sent(0).pop().unwrap(), cancel);
+    // The end of the session is the end of that upstream too.
+    scene.session.close().await;
+    assert_eq!(scene.upstreams[0].connections(), (1, 1));
+}
+
+#[tokio::test]
+async fn a_set_that_did_not_change_leaves_a_session_as_it_is() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"])]);
+    scene.initialize().await;
+    scene
+        .proxy
+        .replace_upstreams(configured(&scene.upstreams, Unavailable::Hide));
+    scene.upstreams[0].reply_to("tools/list", r#""result":{"tools":[],"x":1e3}"#);
+    scene.ask(1, "tools/list", json!({})).await;
+    let (listed, _) = scene.client.delivered().pop().unwrap();
+    assert!(listed.contains(r#""x":1e3"#), "{listed}");
+}
+
+#[tokio::test]
+async fn arguments_that_are_mirrored_in_headers_stay_known_when_an_upstream_is_configured_anew() {
+    let mut scene = Setup::default().scene(vec![upstream("a", &[])]);
+    let tools = json!({"tools": [{"name": "x", "inputSchema": {"type": "object",
+        "properties": {"k": {"type": "string", "x-mcp-header": "K"}}}}]});
+    scene.upstreams[0].reply_to("tools/list", &format!(r#""result":{tools}"#));
+    scene.upstreams[0].reply_to("tools/call", r#""result":{}"#);
+    for fingerprint in ["one", "two"] {
+        let mut set = configured(&scene.upstreams, Unavailable::Hide);
+        set[0].fingerprint = fingerprint.into();
+        scene.proxy.replace_upstreams(set);
+        scene.change_client();
+        scene.initialize().await;
+        scene.ask(1, "tools/list", json!({})).await;
+        let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {"name": "x", "arguments": {"k": "v"}}});
+        let call = Message::from_text(call.to_string()).unwrap();
+        let without_headers = call.with_param_headers(Vec::new());
+        scene.session.receive(without_headers).await.unwrap();
+        let (refused, _) = scene.delivered().pop().unwrap();
+        assert_eq!(refused["error"]["code"], -32020, "{fingerprint}");
+    }
 }

@@ -86,7 +86,8 @@ impl ClientSession {
             return;
         }
         for member in gone {
-            tokio::spawn(async move { retire(&member).await });
+            let session = Arc::clone(self);
+            tokio::spawn(async move { session.retire(&member).await });
         }
         let session = Arc::clone(self);
         tokio::spawn(async move {
@@ -101,14 +102,20 @@ impl ClientSession {
             session.all_changed();
         });
     }
-}
 
-/// Ends a member that was taken out of the configuration.
-async fn retire(member: &Arc<Member>) {
-    member.relay.drain(LAST_REQUESTS).await;
-    let why = RpcError::new(
-        RpcErrorCode::UpstreamUnavailable,
-        "the upstream was taken out of the configuration",
-    );
-    member.relay.close(&why).await;
+    /// Ends a member that was taken out of the configuration.
+    async fn retire(&self, member: &Arc<Member>) {
+        member.relay.drain(LAST_REQUESTS).await;
+        let why = RpcError::new(
+            RpcErrorCode::UpstreamUnavailable,
+            "the upstream was taken out of the configuration",
+        );
+        member.relay.close(&why).await;
+        self.retired(member);
+        let mut state = self.united.state();
+        state
+            .from_members
+            .retain(|_, asked| asked.number != member.number);
+        state.tasks.retain(|(_, number)| *number != member.number);
+    }
 }

@@ -282,7 +282,7 @@ impl ClientSession {
             }
             None => {
                 // It may have been made while there was one upstream only.
-                for member in self.members().iter() {
+                for member in self.all_members() {
                     let cancelled = member.relay.receive(message.clone()).await;
                     if let Err(error) = cancelled {
                         tracing::debug!("a cancellation was not passed on: {}", error.message);
@@ -307,7 +307,7 @@ impl ClientSession {
             (member, message.with_id(&asked.id))
         } else {
             // It may have been asked while there was one upstream only.
-            let members = self.members();
+            let members = self.all_members();
             let mut asking = members.iter().filter(|member| member.relay.has_asked(id));
             (asking.next().cloned(), message)
         };
@@ -318,11 +318,8 @@ impl ClientSession {
     }
 
     pub(super) fn member_by_number(&self, number: u64) -> Option<Arc<Member>> {
-        let members = self.members();
-        members
-            .iter()
-            .find(|member| member.number == number)
-            .cloned()
+        let mut members = self.all_members().into_iter();
+        members.find(|member| member.number == number)
     }
 }
 
