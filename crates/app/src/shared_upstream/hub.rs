@@ -240,6 +240,8 @@ impl Hub {
     pub(super) fn lose(&self, error: &UpstreamError) {
         let (seats, owed) = {
             let mut state = self.state();
+            // With the seats: one that is taken after this would never hear of the end.
+            state.condition = Condition::Over;
             let owed = state.requests.drain();
             (std::mem::take(&mut state.seats), owed)
         };
