@@ -168,3 +168,19 @@ async fn a_stream_of_notifications_that_one_upstream_ends_is_opened_there_again(
     scene.upstreams[0].say(&ended.to_string(), None).await;
     until(|| n_sent(&scene, 0, "subscriptions/listen") == 2).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_known_owner_is_asked_of_who_is_up_before_who_is_not() {
+    let scene = Setup::default().scene(vec![slow("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    scene.upstreams[1].reply_to("resources/list", r#""result":{"resources":[]}"#);
+    scene.upstreams[1].reply_to("resources/templates/list", r#""result":{}"#);
+    scene.upstreams[1].reply_to("resources/read", r#""result":{"by":"b"}"#);
+    let started = tokio::time::Instant::now();
+    let answer = scene
+        .ask(1, "resources/read", json!({"uri": "r://1"}))
+        .await;
+    assert_eq!(answer["result"]["by"], "b");
+    // Both lists are waited for at once.
+    assert!(started.elapsed() < Duration::from_millis(450));
+}

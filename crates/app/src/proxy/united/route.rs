@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use riglm_domain::edit::{member, with_member};
 use riglm_domain::message::{Kind, Message, RequestId};
 use riglm_domain::naming::{Naming, may_be_hashed, split};
@@ -153,10 +154,11 @@ impl ClientSession {
             Named::Uri(_) => &[ListKind::Resources, ListKind::Templates],
             Named::Task(_) | Named::Nothing => &[],
         };
-        for kind in kinds {
-            // A list that cannot be had tells nothing; the request is not lost by that.
-            let _ = self.gather(*kind, message, is_modern).await;
-        }
+        // A list that cannot be had tells nothing; the request is not lost by that.
+        let lists = kinds
+            .iter()
+            .map(|kind| self.gather(*kind, message, is_modern));
+        join_all(lists).await;
         let behalf = Behalf {
             request: Some(id.clone()),
             listen: None,
@@ -203,11 +205,14 @@ impl ClientSession {
         }
     }
 
-    /// Asks one member after the other until one does not refuse. Of refusals the first that says
+    /// Asks one member after the other, those that are up first, until one does not refuse. Of refusals the first that says
     /// more than that the method is unknown is the answer.
     async fn ask_each(self: &Arc<Self>, message: &Message, behalf: Behalf) -> Reply {
         let mut refusal = None;
-        for member in self.members().iter() {
+        let mut members = self.members().to_vec();
+        // One that has to be reached first may take long.
+        members.sort_by_key(|member| !member.relay.is_connected());
+        for member in &members {
             let answer = match self.ask(member, message, behalf.clone()).await {
                 Ok(answer) => answer,
                 Err(error) => {
