@@ -1,5 +1,7 @@
 //! The handshake, and discovery in its place: what several upstreams say of themselves, as one.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use riglm_domain::message::Message;
 use riglm_domain::meta::SERVER_INFO;
 use riglm_domain::protocol::Revision;
 use riglm_domain::scan::{members, unescaped};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::ask::Behalf;
 use super::from_client::Reply;
@@ -47,13 +49,17 @@ impl ClientSession {
             .collect();
         let mut result = json!({
             "protocolVersion": revision.as_str(),
-            "capabilities": united_capabilities(&hellos),
             "serverInfo": server_info(),
         });
         if let Some(instructions) = united_instructions(&named) {
             result["instructions"] = Value::from(instructions);
         }
-        Reply::Result(result.to_string())
+        let capabilities = united_capabilities(&hellos);
+        Reply::Result(edit::with_member(
+            &result.to_string(),
+            "capabilities",
+            &capabilities,
+        ))
     }
 
     /// Asks every member what it is, and answers for all of them.
@@ -71,7 +77,6 @@ impl ClientSession {
         let mut result = json!({
             "resultType": "complete",
             "supportedVersions": Revision::supported(),
-            "capabilities": united_capabilities(&hellos),
         });
         if let Some(instructions) = united_instructions(&named) {
             result["instructions"] = Value::from(instructions);
@@ -79,7 +84,12 @@ impl ClientSession {
         result["ttlMs"] = Value::from(0);
         result["cacheScope"] = Value::from("private");
         result["_meta"] = json!({ SERVER_INFO: server_info() });
-        Reply::Result(result.to_string())
+        let capabilities = united_capabilities(&hellos);
+        Reply::Result(edit::with_member(
+            &result.to_string(),
+            "capabilities",
+            &capabilities,
+        ))
     }
 
     /// Connects a member and returns how it answered the handshake; when it is late or down, how it
@@ -152,44 +162,56 @@ pub(super) fn declares(hello: &str, capability: &str) -> bool {
 /// Returns what at least one upstream can do. Lists of all of them may change at any time, and are
 /// promised to be told of. Of upstreams that nothing is known of everything is expected: a client
 /// takes no notice of what is declared later.
-fn united_capabilities(hellos: &[Option<Arc<str>>]) -> Value {
-    let mut all = Map::new();
-    for hello in hellos.iter().flatten() {
-        let capabilities = edit::member(hello, "capabilities");
-        for (key, value) in capabilities.into_iter().flat_map(members) {
-            if let Ok(value) = serde_json::from_str(value) {
-                join(all.entry(key).or_insert(Value::Null), value);
-            }
-        }
-    }
+fn united_capabilities(hellos: &[Option<Arc<str>>]) -> String {
+    let known = hellos.iter().flatten();
+    let mut all: Vec<&str> = known
+        .filter_map(|hello| edit::member(hello, "capabilities"))
+        .filter(|capabilities| capabilities.starts_with('{'))
+        .collect();
     if hellos.iter().any(Option::is_none) {
-        for kind in ChangeKind::ALL {
-            join(
-                all.entry(kind.capability()).or_insert(Value::Null),
-                json!({}),
-            );
-        }
-        join(all.entry("completions").or_insert(Value::Null), json!({}));
+        all.push(r#"{"tools":{},"prompts":{},"resources":{},"completions":{}}"#);
+    } else if all.is_empty() {
+        all.push("{}");
     }
+    let mut joined = join(&all);
     for kind in ChangeKind::ALL {
-        if let Some(Value::Object(capability)) = all.get_mut(kind.capability()) {
-            capability.insert("listChanged".into(), Value::Bool(true));
+        let key = kind.capability();
+        if let Some(capability) = edit::member(&joined, key).filter(|text| text.starts_with('{')) {
+            let capability = edit::with_member(capability, "listChanged", "true");
+            joined = edit::with_member(&joined, key, &capability);
         }
     }
-    Value::Object(all)
+    joined
 }
 
-/// Joins two capabilities: members of both, and of a flag that differs, that it is set.
-fn join(one: &mut Value, other: Value) {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            for (key, value) in other {
-                join(one.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (one @ (Value::Null | Value::Bool(false)), other) => *one = other,
-        _ => {}
+/// Joins the JSON texts of one capability, of which there is at least one: members of all, and of a
+/// flag that differs, that it is set. What one upstream alone says stays as it is written.
+fn join(texts: &[&str]) -> String {
+    let says_something = |text: &&&str| !matches!(**text, "null" | "false");
+    let first = texts.iter().find(says_something).or(texts.first());
+    let first = first.copied().unwrap_or("null");
+    let objects: Vec<&str> = texts
+        .iter()
+        .filter(|text| text.starts_with('{'))
+        .copied()
+        .collect();
+    if objects.len() < 2 || !first.starts_with('{') {
+        return first.to_owned();
     }
+    let mut keys = Vec::new();
+    let mut values: HashMap<Cow<'_, str>, Vec<&str>> = HashMap::new();
+    for (key, value) in objects.into_iter().flat_map(members) {
+        let known = values.entry(key).or_insert_with_key(|key| {
+            keys.push(key.clone());
+            Vec::new()
+        });
+        known.push(value);
+    }
+    let members: Vec<String> = keys
+        .iter()
+        .map(|key| format!("{}:{}", Value::from(key.as_ref()), join(&values[key])))
+        .collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// Returns the instructions of all upstreams that give any, each under its name.
@@ -215,16 +237,35 @@ mod tests {
             hello(r#"{"capabilities":{"tools":{},"resources":{"subscribe":false}}}"#),
             hello(r#"{"capabilities":{"resources":{"subscribe":true},"logging":{}}}"#),
         ];
+        let parsed =
+            |hellos: &[_]| -> Value { serde_json::from_str(&united_capabilities(hellos)).unwrap() };
         assert_eq!(
-            united_capabilities(&both),
+            parsed(&both),
             json!({
                 "tools": {"listChanged": true},
                 "resources": {"subscribe": true, "listChanged": true},
                 "logging": {},
             })
         );
-        let unknown = united_capabilities(&[None]);
+        let unknown = parsed(&[None]);
         assert_eq!(unknown["prompts"], json!({"listChanged": true}));
+        assert_eq!(parsed(&[]), json!({}));
+    }
+
+    #[test]
+    fn capabilities_are_joined_as_they_are_written() {
+        let hello = |text: &str| Some(Arc::from(text));
+        let odd = r#"{"n":18446744073709551616,"m":1.0}"#;
+        let both = [
+            hello(&format!(
+                r#"{{"capabilities":{{"experimental":{{"a":{odd}}},"x":false}}}}"#
+            )),
+            hello(r#"{"capabilities":{"experimental":{"b":1e3},"x":{}}}"#),
+        ];
+        assert_eq!(
+            united_capabilities(&both),
+            format!(r#"{{"experimental":{{"a":{odd},"b":1e3}},"x":{{}}}}"#)
+        );
     }
 
     #[test]
