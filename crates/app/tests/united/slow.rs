@@ -150,7 +150,7 @@ async fn what_an_upstream_answers_too_late_to_a_request_of_the_session_is_not_pa
     assert_eq!(scene.delivered().len(), n_delivered);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_of_notifications_that_one_upstream_ends_is_opened_there_again() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     let meta = json!({
@@ -160,13 +160,26 @@ async fn a_stream_of_notifications_that_one_upstream_ends_is_opened_there_again(
     let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
         "params": {"notifications": {"toolsListChanged": true}, "_meta": meta}});
     scene.start(&listen).await;
-    let asked = scene
-        .sent_such(0, |sent| sent["method"] == "subscriptions/listen")
-        .await;
-    let ended = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
-        "params": {"requestId": asked["id"]}});
-    scene.upstreams[0].say(&ended.to_string(), None).await;
-    until(|| n_sent(&scene, 0, "subscriptions/listen") == 2).await;
+    let end = async || {
+        let asked = scene
+            .sent_such(0, |sent| sent["method"] == "subscriptions/listen")
+            .await;
+        let ended = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+            "params": {"requestId": asked["id"]}});
+        scene.upstreams[0].say(&ended.to_string(), None).await;
+    };
+    let n_opened = || n_sent(&scene, 0, "subscriptions/listen");
+    for n in 1..8 {
+        until(|| n_opened() == n).await;
+        end().await;
+        // The wait doubles each time.
+        tokio::time::sleep(Duration::from_millis(500 << n)).await;
+    }
+    until(|| n_opened() == 8).await;
+    // One that lasted is opened again as soon as the first was.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    end().await;
+    until(|| n_opened() == 9).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_ports::downstream::Route;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::Behalf;
@@ -187,6 +188,7 @@ impl ClientSession {
                         request: None,
                         listen: Some(Arc::clone(&listen)),
                     };
+                    let opened = Instant::now();
                     let ended = session.ask(&member, &listen.request, behalf).await;
                     if member.relay.is_closed() || ended.is_ok_and(|answer| is_final(&answer)) {
                         // It does not do such streams; nobody has to wait for it.
@@ -194,6 +196,9 @@ impl ClientSession {
                         return;
                     }
                     drop(session);
+                    if opened.elapsed() >= LAST_DELAY {
+                        delay = FIRST_DELAY; // It was sound.
+                    }
                     tokio::time::sleep(delay).await;
                     delay = (delay * 2).min(LAST_DELAY);
                 }
