@@ -9,6 +9,7 @@ use riglm_ports::downstream::{ClientLink, Route};
 
 use super::relay::Relay;
 use super::session::ClientSession;
+use super::united::waiting::Waiting;
 
 /// One upstream of a session.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(super) struct Member {
     /// Tells it from every other member that the session had or has.
     pub(super) number: u64,
     pub(super) relay: Arc<Relay>,
+    pub(super) waiting: Waiting,
 }
 
 impl Member {

@@ -20,6 +20,7 @@ use super::member::{Member, MemberLink};
 use super::relay::{Relay, session_ended};
 use super::shared::Shared;
 use super::united::United;
+use super::united::waiting::Waiting;
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
 
 /// The session of one client.
@@ -309,6 +310,10 @@ impl ClientSession {
             Arc::clone(&self.caller),
             link,
         );
-        Arc::new(Member { number, relay })
+        Arc::new(Member {
+            number,
+            relay,
+            waiting: Waiting::default(),
+        })
     }
 }

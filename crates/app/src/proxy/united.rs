@@ -19,6 +19,7 @@ mod list;
 pub(super) mod list_kind;
 mod listen;
 mod route;
+pub(super) mod waiting;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

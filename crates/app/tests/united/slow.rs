@@ -197,3 +197,55 @@ async fn what_has_no_known_owner_is_asked_of_who_is_up_before_who_is_not() {
     // Both lists are waited for at once.
     assert!(started.elapsed() < Duration::from_millis(450));
 }
+
+#[tokio::test]
+async fn an_upstream_that_was_down_is_told_of_when_it_is_back() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    for _ in 0..3 {
+        scene.upstreams[0].refuse_connection(UpstreamError::Unreachable { reason: "gone" });
+    }
+    scene.initialize().await;
+    assert_eq!(scene.tools(1).await, ["b__y"]);
+    let changed = "notifications/tools/list_changed";
+    scene
+        .delivered_such(|message| message["method"] == changed)
+        .await;
+    assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_never_comes_is_waited_for_once() {
+    let setup = Setup {
+        limits: riglm_app::limits::Limits {
+            unite_timeout: Duration::from_secs(2),
+            ..riglm_app::limits::Limits::default()
+        },
+        ..Setup::default()
+    };
+    let scene = setup.scene(vec![slow("a", &[]), upstream("b", &["y"])]);
+    let begun = std::time::Instant::now();
+    scene.initialize().await;
+    let handshake = begun.elapsed();
+    let begun = std::time::Instant::now();
+    for id in 1..4 {
+        assert_eq!(scene.tools(id).await, ["b__y"]);
+    }
+    assert!(
+        begun.elapsed() < handshake,
+        "three lists took longer than one handshake"
+    );
+    assert_eq!(n_sent(&scene, 0, "initialize"), 1);
+}
+
+#[tokio::test]
+async fn a_method_that_one_upstream_knows_is_not_tried_on_the_next() {
+    let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
+    scene.initialize().await;
+    scene.upstreams[0].reply_to(
+        "acme/do",
+        r#""error":{"code":-32603,"message":"half done"}"#,
+    );
+    let answer = scene.ask(1, "acme/do", json!({})).await;
+    assert_eq!(answer["error"]["message"], "half done");
+    assert_eq!(n_sent(&scene, 1, "acme/do"), 0);
+}

@@ -103,6 +103,7 @@ impl ClientSession {
             Ok(Ok(true)) => return member.relay.hello(),
             Ok(_) => {}
             Err(_) => {
+                member.waiting.note(true);
                 let session = Arc::downgrade(self);
                 tokio::spawn(async move {
                     if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -12,7 +11,7 @@ use riglm_domain::prediction::SelectionContext;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
 use serde_json::Value;
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
 use super::ask::Behalf;
 use super::catalog::{ListKey, MemberList, digest_of};
@@ -20,15 +19,13 @@ use super::directory::{Part, UnitedList};
 use super::from_client::Reply;
 use super::hello::declares;
 use super::list_kind::ListKind;
+use super::waiting::Fetched;
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_set::Unavailable;
 
 /// The most pages that are fetched of one list of one upstream.
 const MAX_PAGES: usize = 1_000;
-/// How long an upstream is waited for whose list is known already. A change that it is too slow to
-/// tell of in this time is told when it comes.
-const PATIENCE_WITH_KNOWN: Duration = Duration::from_millis(250);
 
 /// A list of all upstreams, and what may be said of its age.
 #[derive(Debug)]
@@ -245,24 +242,52 @@ impl ClientSession {
             return Listed::Fresh(Arc::default());
         }
         let known = member.relay.entry.catalog.list(&key);
-        let patience = match known {
-            Some(_) => PATIENCE_WITH_KNOWN,
-            None => self.shared.limits.unite_timeout,
-        };
-        let session = Arc::clone(self);
-        let asked = Arc::clone(member);
-        let template = template.clone();
-        let mut fetching: JoinHandle<Result<Arc<MemberList>, String>> =
-            tokio::spawn(async move { session.fetch(&asked, &template, key).await });
-        match tokio::time::timeout(patience, &mut fetching).await {
-            Ok(Ok(Ok(list))) => Listed::Fresh(list),
-            Ok(Ok(Err(reason))) => Listed::Failed(reason, known),
-            Ok(Err(_)) => Listed::Failed("it could not be asked".into(), known),
+        let waiting = &member.waiting;
+        let patience = waiting.patience(known.is_some(), self.shared.limits.unite_timeout);
+        let mut asked = waiting.ask_once(kind, member.relay.is_connected(), |answer| {
+            self.begin(member, template.clone(), key.clone(), answer);
+        });
+        let fetched = tokio::time::timeout(patience, asked.wait_for(Option::is_some)).await;
+        let fetched = fetched.map(|fetched| fetched.ok().and_then(|fetched| fetched.clone()));
+        waiting.note(fetched.is_err());
+        match fetched {
+            Ok(Some(Ok(list))) => Listed::Fresh(list),
+            Ok(failed) => {
+                let (watched, template) = (Arc::clone(member), template.clone());
+                self.watch_for_return(member, move |asking| {
+                    let (member, template, key) =
+                        (Arc::clone(&watched), template.clone(), key.clone());
+                    async move { asking.fetch(&member, &template, key).await.is_ok() }
+                });
+                let reason = failed.and_then(Result::err);
+                Listed::Failed(
+                    reason.unwrap_or_else(|| "it could not be asked".into()),
+                    known,
+                )
+            }
             Err(_) => {
-                self.tell_when_it_comes(kind, known.clone(), fetching);
+                self.tell_when_it_comes(kind, known.clone(), asked);
                 known.map_or(Listed::Late, Listed::Known)
             }
         }
+    }
+
+    /// Begins to fetch a member's list, which goes on although nobody waits any more.
+    fn begin(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        template: Template,
+        key: ListKey,
+        answer: watch::Sender<Fetched>,
+    ) {
+        let session = Arc::clone(self);
+        let member = Arc::clone(member);
+        tokio::spawn(async move {
+            let kind = template.kind;
+            let fetched = session.fetch(&member, &template, key).await;
+            answer.send_replace(Some(fetched));
+            member.waiting.forget(kind);
+        });
     }
 
     /// Tells the client of a change when a list that it was not waited for turns out to be another
@@ -271,11 +296,12 @@ impl ClientSession {
         self: &Arc<Self>,
         kind: ListKind,
         shown: Option<Arc<MemberList>>,
-        fetching: JoinHandle<Result<Arc<MemberList>, String>>,
+        mut asked: watch::Receiver<Fetched>,
     ) {
         let session = Arc::downgrade(self);
         tokio::spawn(async move {
-            let Ok(Ok(list)) = fetching.await else {
+            let fetched = asked.wait_for(Option::is_some).await;
+            let Some(Ok(list)) = fetched.ok().and_then(|fetched| fetched.clone()) else {
                 return;
             };
             let is_same =

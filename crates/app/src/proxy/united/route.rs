@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use riglm_domain::edit::{member, with_member};
-use riglm_domain::message::{Kind, Message, RequestId};
+use riglm_domain::message::{Message, RequestId};
 use riglm_domain::naming::{Naming, may_be_hashed, split};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
@@ -205,9 +205,12 @@ impl ClientSession {
         }
     }
 
-    /// Asks one member after the other, those that are up first, until one does not refuse. Of refusals the first that says
-    /// more than that the method is unknown is the answer.
+    /// Asks one member after the other, those that are up first, until one knows what is asked of
+    /// it: any answer but "method not found" is one, and of a resource any but an error.
     async fn ask_each(self: &Arc<Self>, message: &Message, behalf: Behalf) -> Reply {
+        let method = message.single().and_then(|part| part.method());
+        let method = method.unwrap_or_default();
+        let is_for_anyone = method.starts_with("resources/") || method == "completion/complete";
         let mut refusal = None;
         let mut members = self.members().to_vec();
         // One that has to be reached first may take long.
@@ -223,25 +226,27 @@ impl ClientSession {
             let Some(part) = answer.single() else {
                 continue;
             };
-            if part.kind() == Kind::Success {
-                return Reply::Member(answer);
-            }
-            let is_unknown = answer
+            let code = answer
                 .error(part)
-                .and_then(|error| riglm_domain::edit::member(error, "code"))
-                .is_some_and(|code| code == METHOD_NOT_FOUND);
-            if !is_unknown && !matches!(refusal, Some(Reply::Member(_))) {
-                refusal = Some(Reply::Member(answer));
+                .and_then(|error| riglm_domain::edit::member(error, "code"));
+            match code {
+                None => return Reply::Member(answer),
+                Some(METHOD_NOT_FOUND) => {}
+                // Its connection failed: it never heard the question, or never answered it.
+                Some(code) if code.starts_with("-310") => {
+                    refusal.get_or_insert(Reply::Member(answer));
+                }
+                Some(_) if !is_for_anyone => return Reply::Member(answer),
+                Some(_) if !matches!(refusal, Some(Reply::Member(_))) => {
+                    refusal = Some(Reply::Member(answer));
+                }
+                Some(_) => {}
             }
         }
         refusal.unwrap_or_else(|| {
-            let method = message.single().and_then(|part| part.method());
             Reply::Error(RpcError::new(
                 RpcErrorCode::MethodNotFound,
-                format!(
-                    "no upstream knows the method {}",
-                    method.unwrap_or_default()
-                ),
+                format!("no upstream knows the method {method}"),
             ))
         })
     }
