@@ -137,9 +137,11 @@ fn is_near(a: &str, b: &str) -> bool {
     both.is_some_and(|(a, b)| a.abs() <= MAX_SAFE && (a - b).abs() == 0.0)
 }
 
-/// Returns the value of a JSON number; `None` for other text, as `+1`, `1.` and `inf`.
+/// Returns the value of a JSON number; `None` for other text, as `+1`, `1.`, `inf` and a number with
+/// white space around it.
 fn number(json: &str) -> Option<f64> {
-    if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+    let is_part = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    if json.starts_with('+') || !json.bytes().all(is_part) {
         return None;
     }
     serde_json::from_str(json).ok()

@@ -276,6 +276,9 @@ fn headers_of_arguments_are_checked() {
         ("43", false),
         ("+42", false),
         ("042", false),
+        ("=?base64?NDI=?=", true),
+        ("=?base64?NDIK?=", false),
+        ("=?base64?NDIg?=", false),
         ("", false),
     ] {
         let checked = check(r#"{"n":{"rows":42}}"#, &[("Mcp-Param-Rows", said)]);
