@@ -95,6 +95,22 @@ async fn a_state_of_another_request_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_that_can_do_less_is_not_asked_what_the_call_could_be() {
+    let scene = Scene::new();
+    let state = parked(&scene).await;
+    let params = format!(
+        r#""name":"t","arguments":{{"a":1.0}},"requestState":"{state}","inputResponses":{{"roots-1":{{}}}}"#
+    );
+    scene
+        .request_as(r#"{"roots":{}}"#, "2", "tools/call", &params, "")
+        .await;
+    refused(&scene, 2, "capabilities must stay").await;
+    // The call still waits for its client.
+    scene.retry("3", &state, r#"{"roots-1":{}}"#).await;
+    scene.sees(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_state_expires() {
     let scene = Scene::new();
     let state = parked(&scene).await;

@@ -11,6 +11,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::edit;
+use riglm_domain::meta::CLIENT_CAPABILITIES;
 use riglm_domain::principal::Principal;
 use riglm_ports::clock::Clock;
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,9 @@ pub(super) enum StateError {
     #[error("requestState is that of another caller")]
     OtherCaller,
     /// It was made for another method or other parameters.
-    #[error("requestState is that of another request: method, name, uri and arguments must stay")]
+    #[error(
+        "requestState is that of another request: method, name, uri, arguments and capabilities must stay"
+    )]
     OtherRequest,
     /// Its time is over.
     #[error("requestState has expired: make the call anew")]
@@ -147,13 +150,15 @@ impl Seal {
     }
 
     /// Returns the digest of the parameters that make a request what it is: `name`, `uri` and
-    /// `arguments`, however they are written.
+    /// `arguments`, however they are written, and what the client can do. The server was told that
+    /// once and may ask for any of it until the call ends.
     pub(super) fn digest(&self, params: Option<&str>) -> Box<str> {
         let salient = ["name", "uri", "arguments"].map(|key| {
             let value = params.and_then(|params| edit::member(params, key));
             value.unwrap_or("null")
         });
-        let salient = format!("[{}]", salient.join(","));
+        let capabilities = params.and_then(|params| edit::meta(params, CLIENT_CAPABILITIES));
+        let salient = format!("[{},{}]", salient.join(","), capabilities.unwrap_or("null"));
         let digest = self
             .hasher
             .hash_json(Some(&salient))
