@@ -1,11 +1,9 @@
 //! What an answer to `server/discover` tells about the era of a server (basic/versioning,
 //! "Backward Compatibility"), and the request itself.
 
-use riglm_domain::edit::{member, without_member};
+use riglm_domain::edit::member;
 use riglm_domain::message::{Kind, Message, RequestId};
-use riglm_domain::meta::{
-    CLIENT_CAPABILITIES, CLIENT_INFO, PROGRESS_TOKEN, PROTOCOL_VERSION, RequestMeta,
-};
+use riglm_domain::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, RequestMeta};
 use riglm_domain::protocol::Revision;
 use riglm_domain::rpc_error::RpcErrorCode;
 use riglm_ports::upstream::UpstreamError;
@@ -136,11 +134,14 @@ pub(super) fn discover_for_initialize(initialize: &Message) -> Option<Message> {
     ))
 }
 
-/// Returns a `server/discover` on behalf of the client that sent `request`.
-pub(super) fn discover_for_request(request: &Message) -> Option<Message> {
-    let meta = member(request.params(request.single()?)?, "_meta")?;
-    // A token may be in use once at a time.
-    discover(&without_member(meta, PROGRESS_TOKEN))
+/// Returns a `server/discover` of the proxy's own. What a client says of itself is not in it: a
+/// server that refuses that says nothing of its era, which is remembered for all clients.
+pub(super) fn discover_for_nobody() -> Option<Message> {
+    discover(&format!(
+        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":{{"name":"riglm","version":"{}"}}}}"#,
+        Revision::V2026_07_28,
+        env!("CARGO_PKG_VERSION"),
+    ))
 }
 
 /// Returns the id of the bridge's own `server/discover`.

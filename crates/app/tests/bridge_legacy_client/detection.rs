@@ -9,6 +9,14 @@ use crate::scene::{
 const DISCOVER: &str = "server/discover";
 const UNKNOWN_METHOD: &str = r#""error":{"code":-32601,"message":"?"}"#;
 
+/// Returns the question of the proxy's own.
+fn probe() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"riglm:discover","method":"server/discover","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"riglm","version":"{}"}}}}}}}}"#,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_legacy_client_of_a_legacy_server_is_passed_through_byte_by_byte() {
     let scene = Scene::new(&[("initialize", WELCOME)]).await;
@@ -109,15 +117,12 @@ async fn a_modern_server_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_modern_request_is_preceded_by_one_probe_with_its_own_metadata() {
+async fn a_modern_request_is_preceded_by_one_probe_without_its_metadata() {
     let scene = Scene::new(&[(DISCOVER, DISCOVERED), ("tools/list", r#""result":{}"#)]).await;
     let request = modern(1, "tools/list");
     scene.send(&request).await;
     scene.send(&request).await;
-    let probe = format!(
-        r#"{{"jsonrpc":"2.0","id":"riglm:discover","method":"server/discover","params":{{"_meta":{{{META}}}}}}}"#
-    );
-    assert_eq!(scene.sent(), [probe, request.clone(), request]);
+    assert_eq!(scene.sent(), [probe(), request.clone(), request]);
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
     assert_eq!(scene.told(), [answer, answer]);
 }
@@ -139,12 +144,59 @@ async fn a_clients_own_question_is_the_probe() {
         let request = modern(5, DISCOVER);
         let _ = scene.try_send(&request).await;
         let probing = scene.upstream.sent().into_iter().filter(|(n, _)| *n == 0);
-        assert!(probing.map(|(_, text)| text).eq([request]), "{reply}");
+        let probing: Vec<String> = probing.map(|(_, text)| text).collect();
+        let again = (!is_modern).then(probe);
+        let expected: Vec<String> = std::iter::once(request).chain(again).collect();
+        assert_eq!(probing, expected, "{reply}");
         let answer = format!(r#"{{"jsonrpc":"2.0","id":5,{reply}}}"#);
         let passed = Event::Received(answer, Some(number(5)));
         assert_eq!(scene.events.all().contains(&passed), is_modern, "{reply}");
         assert_eq!(scene.upstream.connections().1 == 0, is_modern, "{reply}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_refused_for_what_it_says_makes_no_legacy_server_of_a_modern_one() {
+    let mut scene = Scene::new(&[]).await;
+    let refused = r#""error":{"code":-32602,"message":"clientInfo lacks its version"}"#;
+    let answers = async {
+        scene.until(|scene| scene.n_sent(DISCOVER) == 1).await;
+        scene
+            .say(&format!(r#"{{"jsonrpc":"2.0","id":5,{refused}}}"#))
+            .await;
+        scene.until(|scene| scene.n_sent(DISCOVER) == 2).await;
+        scene
+            .say(&format!(
+                r#"{{"jsonrpc":"2.0","id":"riglm:discover",{DISCOVERED}}}"#
+            ))
+            .await;
+    };
+    let question = modern(5, DISCOVER);
+    tokio::join!(scene.send(&question), answers);
+    assert_eq!(scene.sent(), [question, probe()]);
+    let refusal = format!(r#"{{"jsonrpc":"2.0","id":5,{refused}}}"#);
+    assert_eq!(scene.told(), [refusal]);
+    scene.reconnect().await;
+    let request = modern(1, "tools/list");
+    scene.send(&request).await;
+    assert_eq!(scene.last_sent(), request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_silent_once_is_asked_again_after_a_while() {
+    let mut scene = Scene::new(&[("initialize", WELCOME)]).await;
+    let request = modern(1, "tools/list");
+    scene.send(&request).await;
+    assert_eq!(scene.n_sent(DISCOVER), 1);
+    scene.upstream.reply_to(DISCOVER, DISCOVERED);
+    for (wait, n_probes) in [(60, 1), (600, 2), (6_000, 2)] {
+        tokio::time::sleep(std::time::Duration::from_secs(wait)).await;
+        scene.reconnect().await;
+        scene.send(&request).await;
+        scene.rest().await;
+        assert_eq!(scene.n_sent(DISCOVER), n_probes, "after {wait} s");
+    }
+    assert_eq!(scene.last_sent(), request);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use riglm_domain::message::Message;
 use riglm_ports::upstream::{Sent, UpstreamError, UpstreamLink};
 
 use super::super::detection::{
-    DISCOVER, INITIALIZE, Verdict, discover_for_request, discover_id, has_method,
+    Answer, DISCOVER, INITIALIZE, Verdict, discover_for_nobody, discover_id, has_method,
     is_modern_request, judge,
 };
 use super::super::legacy_client::LegacyClientLink;
@@ -68,18 +68,29 @@ impl Junction {
                 return Err(error);
             }
         };
-        // The client's own question is as good as one of the bridge.
+        // The client's own question is as good as one of the bridge, unless it is refused.
         let is_discover = has_method(&message, DISCOVER);
-        let own_id = message.single().and_then(|envelope| envelope.id());
-        let (id, probe) = match own_id {
-            Some(id) if is_discover => (id.clone(), Some(message.clone())),
-            _ => (discover_id(), discover_for_request(&message)),
-        };
-        let Some(probe) = probe else {
-            return self.place_legacy(place, message).await;
-        };
+        let own_id = message.single().and_then(|envelope| envelope.id().cloned());
         let limit = self.options.probe_timeout;
-        let answer = self.ask(&inner, &id, probe, limit).await;
+        let own = match own_id.filter(|_| is_discover) {
+            Some(id) => {
+                let answer = self.ask(&inner, &id, message.clone(), limit).await;
+                Some((id, answer))
+            }
+            None => None,
+        };
+        let is_refused = |answer: &Option<Answer>| {
+            matches!(answer, Some(Ok(_))) && matches!(judge(answer.as_ref()), Verdict::Legacy)
+        };
+        let probed = match &own {
+            Some((_, answer)) if !is_refused(answer) => None,
+            _ => discover_for_nobody(),
+        };
+        let answer = match (probed, &own) {
+            (Some(probe), _) => self.ask(&inner, &discover_id(), probe, limit).await,
+            (None, Some((_, answer))) => answer.clone(),
+            (None, None) => return self.place_legacy(place, message).await,
+        };
         if self.closing.is_cancelled() {
             return Err(closed()); // It says nothing of the upstream.
         }
@@ -95,8 +106,8 @@ impl Junction {
             Verdict::Modern => {
                 self.memory.found_modern();
                 let inner = self.open_for_client(&mut place).await?;
-                match answer {
-                    Some(Ok(answer)) if is_discover => {
+                match own {
+                    Some((id, Some(Ok(answer)))) => {
                         self.settle(self.modern(inner));
                         drop(place);
                         self.events.received(answer, Some(id)).await;

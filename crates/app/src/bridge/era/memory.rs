@@ -1,6 +1,14 @@
 //! What is known of an upstream.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long an upstream is taken for one that does not know modern requests. It may have failed to
+/// answer one for another reason, as a slow start, and may be upgraded: it is asked again then.
+const REFUSAL_HOLDS: Duration = Duration::from_mins(10);
 
 const UNKNOWN: u8 = 0;
 const YES: u8 = 1;
@@ -12,6 +20,7 @@ pub(super) struct Memory {
     modern: AtomicU8,
     legacy: AtomicU8,
     epoch: AtomicU64,
+    refused: Mutex<Option<Instant>>,
 }
 
 impl Memory {
@@ -20,9 +29,11 @@ impl Memory {
         self.modern.load(Ordering::Acquire) == YES
     }
 
-    /// Returns whether it did not know a modern request.
+    /// Returns whether it did not know a modern request, some time ago at most.
     pub(super) fn refuses_modern(&self) -> bool {
+        let refused = || *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         self.modern.load(Ordering::Acquire) == NO
+            && refused().is_some_and(|at| at.elapsed() < REFUSAL_HOLDS)
     }
 
     /// Returns whether it answered a handshake.
@@ -47,6 +58,8 @@ impl Memory {
 
     /// Notes that it did not know a modern request.
     pub(super) fn found_unmodern(&self) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused = Some(Instant::now());
         self.modern.store(NO, Ordering::Release);
     }
 
