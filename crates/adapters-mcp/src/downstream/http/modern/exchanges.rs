@@ -1,7 +1,8 @@
 //! The requests of one session in flight, and the names that they go by.
 //!
 //! Several clients may have one session, each with ids and progress tokens of its own. One that is
-//! taken is replaced for as long as its request is in flight.
+//! taken is replaced for as long as its request is in flight; so is one that is too long to be
+//! remembered after its client has gone.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -23,6 +24,8 @@ use super::names::{Names, Renamed};
 const MARGIN: Duration = Duration::from_secs(5);
 /// How many requests there are before those are looked for that can be forgotten.
 const TIDY_FROM: usize = 256;
+/// The longest id or token that goes on as it is, in bytes.
+const MAX_NAME_BYTES: usize = 128;
 
 /// Something for the client.
 #[derive(Debug)]
@@ -129,11 +132,11 @@ impl Exchanges {
         let is_listen = method == "subscriptions/listen";
         let meta = RequestMeta::read(message.params(envelope));
         let token = meta.progress_token.and_then(RequestId::from_json);
-        let is_taken = self.by_id.contains_key(&NameKey::of(id)) || is_own(id);
-        let new_id = is_taken.then(|| self.mint(id));
+        let is_id_replaced = is_replaced(id) || self.by_id.contains_key(&NameKey::of(id));
+        let new_id = is_id_replaced.then(|| self.mint(id));
         let new_token = token
             .as_ref()
-            .filter(|token| self.tokens.contains(&NameKey::of(token)) || is_own(token))
+            .filter(|token| is_replaced(token) || self.tokens.contains(&NameKey::of(token)))
             .cloned()
             .map(|token| self.mint(&token));
         let inner = |new: &Option<Renamed>, own: &RequestId| {
@@ -181,6 +184,7 @@ impl Exchanges {
         match self.by_id.get_mut(&NameKey::of(id)) {
             Some(exchange) if exchange.outlet().is_some() => {
                 exchange.state = State::Abandoned(Instant::now());
+                exchange.names = None; // Nothing goes back under them.
                 true
             }
             _ => false,
@@ -222,9 +226,12 @@ impl Exchanges {
     }
 }
 
-/// Returns whether a name looks like one that is minted here: the client may be a proxy like this.
-fn is_own(name: &RequestId) -> bool {
-    matches!(name, RequestId::Text(text) if text.starts_with(OWN_IDS))
+/// Returns whether a name is replaced even where it is free: one that is long, or that looks like
+/// those that are minted here, because the client is a proxy like this.
+fn is_replaced(name: &RequestId) -> bool {
+    let (RequestId::Number(text) | RequestId::Text(text)) = name;
+    let is_own = matches!(name, RequestId::Text(text) if text.starts_with(OWN_IDS));
+    text.len() > MAX_NAME_BYTES || is_own
 }
 
 #[cfg(test)]
@@ -284,5 +291,18 @@ mod tests {
         exchanges.remove(&minted(2));
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(open(&mut exchanges, "1", "\"t\"").0, id);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_are_long_are_not_remembered() {
+        let mut exchanges = Exchanges::new(Duration::from_mins(10));
+        let (long, digits) = ("x".repeat(100_000), "1".repeat(100_000));
+        let (id, text) = open(&mut exchanges, &format!("\"{long}\""), &digits);
+        assert_eq!(id, minted(1));
+        assert!(text.len() < 1_000, "{} bytes go on", text.len());
+        let exchange = exchanges.get(&id).unwrap();
+        assert!(exchange.names.is_some());
+        exchanges.abandon(&id);
+        assert!(exchanges.get(&id).unwrap().names.is_none());
     }
 }
