@@ -1,10 +1,13 @@
 //! The way of a request to the legacy server, and of its answer back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use riglm_domain::edit;
 use riglm_domain::message::{Envelope, Message, RequestId};
-use riglm_domain::meta::{PROGRESS_TOKEN, RequestMeta};
+use riglm_domain::meta::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, RequestMeta,
+};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{Sent, UpstreamError, Work};
 
@@ -18,6 +21,13 @@ use super::welcome::{Hello, Welcome};
 
 /// The method that is answered from the handshake.
 const DISCOVER: &str = "server/discover";
+/// The entries of `_meta` in which a request tells of its client.
+const OF_THE_CLIENT: [&str; 4] = [
+    PROTOCOL_VERSION,
+    CLIENT_INFO,
+    CLIENT_CAPABILITIES,
+    LOG_LEVEL,
+];
 /// How many requests of a client may be on their way.
 const MAX_CALLS: usize = 4_096;
 
@@ -45,7 +55,7 @@ impl Core {
             let mut state = self.state();
             let connection = self.connection_for(&mut state, &hello)?;
             let number = state.next_number();
-            let message = without_answers(message, params, method);
+            let message = legacy(message, params, method);
             let (message, token) = with_own_token(&state, &connection, number, message, &client);
             state.waiting.insert(id.clone(), number);
             let call = Call {
@@ -230,14 +240,25 @@ impl Core {
     }
 }
 
-/// Returns a request without what a retry of it adds.
-fn without_answers(message: &Message, params: Option<&str>, method: &str) -> Message {
-    match params {
-        Some(params) if takes_input(method) && has_answers(params) => {
-            let params = edit::without_member(params, "inputResponses");
-            message.with_params(&edit::without_member(&params, "requestState"))
-        }
-        _ => message.clone(),
+/// Returns a request without what is no part of legacy revisions: what its client says of itself,
+/// of which the handshake told the server, and what a retry adds. A server that knows both eras
+/// takes a request that names its revision for a modern one.
+fn legacy(message: &Message, params: Option<&str>, method: &str) -> Message {
+    let Some(params) = params else {
+        return message.clone();
+    };
+    let said = OF_THE_CLIENT.iter();
+    let said = said.filter(|key| edit::meta(params, key).is_some());
+    let mut legacy = said.fold(Cow::Borrowed(params), |params, key| {
+        Cow::Owned(edit::without_meta(&params, key))
+    });
+    if takes_input(method) && has_answers(params) {
+        let params = edit::without_member(&legacy, "inputResponses");
+        legacy = Cow::Owned(edit::without_member(&params, "requestState"));
+    }
+    match legacy {
+        Cow::Borrowed(_) => message.clone(),
+        Cow::Owned(params) => message.with_params(&params),
     }
 }
 
