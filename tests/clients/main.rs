@@ -9,6 +9,8 @@ mod conformance;
 mod inspector;
 mod modern_fixture;
 mod rmcp_client;
+mod rmcp_legacy_server;
+mod rmcp_modern;
 mod sdk_clients;
 
 use std::path::{Path, PathBuf};
