@@ -2,9 +2,10 @@
 //!
 //! Several clients may have one session, each with ids and progress tokens of its own. One that is
 //! taken is replaced for as long as its request is in flight; so is one that is too long to be
-//! remembered after its client has gone.
+//! remembered after its client has gone, and one that was in use just now: a server that answers
+//! twice, or reports progress after its answer, must not be heard by the next client.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ use super::names::{Names, Renamed};
 const MARGIN: Duration = Duration::from_secs(5);
 /// How many requests there are before those are looked for that can be forgotten.
 const TIDY_FROM: usize = 256;
+/// How many ids, and how many tokens, are known to have been in use just now.
+const N_RECENT: usize = 64;
 /// The longest id or token that goes on as it is, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
@@ -94,11 +97,34 @@ impl NameKey {
     }
 }
 
+/// The names that were in use last.
+#[derive(Debug, Default)]
+struct Recent(VecDeque<NameKey>);
+
+impl Recent {
+    fn has(&self, name: &NameKey) -> bool {
+        self.0.contains(name)
+    }
+
+    fn note(&mut self, name: NameKey) {
+        // Those of the proxy are never given twice.
+        if matches!(&name, NameKey::Text(text) if text.starts_with(OWN_IDS)) {
+            return;
+        }
+        if self.0.len() == N_RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back(name);
+    }
+}
+
 /// The requests of one session in flight.
 #[derive(Debug)]
 pub(super) struct Exchanges {
     by_id: HashMap<NameKey, Exchange>,
     tokens: HashSet<NameKey>,
+    recent_ids: Recent,
+    recent_tokens: Recent,
     n_minted: u64,
     remember: Duration,
     is_closed: bool,
@@ -110,6 +136,8 @@ impl Exchanges {
         Self {
             by_id: HashMap::new(),
             tokens: HashSet::new(),
+            recent_ids: Recent::default(),
+            recent_tokens: Recent::default(),
             n_minted: 0,
             remember: longest + MARGIN,
             is_closed: false,
@@ -132,11 +160,16 @@ impl Exchanges {
         let is_listen = method == "subscriptions/listen";
         let meta = RequestMeta::read(message.params(envelope));
         let token = meta.progress_token.and_then(RequestId::from_json);
-        let is_id_replaced = is_replaced(id) || self.by_id.contains_key(&NameKey::of(id));
+        let key = NameKey::of(id);
+        let is_id_replaced =
+            is_replaced(id) || self.by_id.contains_key(&key) || self.recent_ids.has(&key);
         let new_id = is_id_replaced.then(|| self.mint(id));
         let new_token = token
             .as_ref()
-            .filter(|token| is_replaced(token) || self.tokens.contains(&NameKey::of(token)))
+            .filter(|token| {
+                let key = NameKey::of(token);
+                is_replaced(token) || self.tokens.contains(&key) || self.recent_tokens.has(&key)
+            })
             .cloned()
             .map(|token| self.mint(&token));
         let inner = |new: &Option<Renamed>, own: &RequestId| {
@@ -171,11 +204,15 @@ impl Exchanges {
         self.by_id.get(&NameKey::of(id))
     }
 
-    /// Forgets a request that was answered: its names are free.
+    /// Forgets a request that was answered: its names are free, a little later.
     pub(super) fn remove(&mut self, id: &RequestId) {
-        let removed = self.by_id.remove(&NameKey::of(id));
-        if let Some(token) = removed.and_then(|exchange| exchange.token) {
+        let Some((key, exchange)) = self.by_id.remove_entry(&NameKey::of(id)) else {
+            return;
+        };
+        self.recent_ids.note(key);
+        if let Some(token) = exchange.token {
             self.tokens.remove(&token);
+            self.recent_tokens.note(token);
         }
     }
 
@@ -269,6 +306,14 @@ mod tests {
             RequestId::Text("1".into())
         );
         exchanges.remove(&first);
+        // The server may answer the first request once more.
+        let (again, text) = open(&mut exchanges, "1", "\"t\"");
+        assert_eq!(again, minted(3));
+        assert!(text.contains(r#""progressToken":"riglm.c:4""#), "{text}");
+        for n in 100..100 + N_RECENT {
+            let (other, _) = open(&mut exchanges, &n.to_string(), &n.to_string());
+            exchanges.remove(&other);
+        }
         let (again, text) = open(&mut exchanges, "1", "\"t\"");
         assert_eq!(again, first);
         assert!(text.contains(r#""progressToken":"t""#));
