@@ -89,8 +89,12 @@ async fn a_revision_that_is_not_known_is_for_the_server_to_judge() {
     let scene = Scene::new().await;
     let error = r#""error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}"#;
     scene.upstream.reply_to("tools/list", error);
-    for version in ["1900-01-01", "2099-01-01", "2025-11-25"] {
-        let text = request("7", "tools/list", "").replace("2026-07-28", version);
+    for (id, version) in [
+        ("7", "1900-01-01"),
+        ("8", "2099-01-01"),
+        ("9", "2025-11-25"),
+    ] {
+        let text = request(id, "tools/list", "").replace("2026-07-28", version);
         let post = scene.post_text(text.clone());
         let post = post
             .header("MCP-Protocol-Version", version)

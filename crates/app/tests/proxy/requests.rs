@@ -159,6 +159,35 @@ async fn a_cancelled_request_gives_its_place_to_other_sessions_but_not_to_its_ow
 }
 
 #[tokio::test]
+async fn what_clients_without_a_session_of_their_own_abandon_takes_no_place() {
+    let limits = Limits {
+        in_flight: 2,
+        in_flight_per_session: 2,
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    let meta = r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"#;
+    let modern = |number| call(number).replace(r#""params":{"#, meta);
+    for number in 1..=5 {
+        scene.send(&modern(number)).await;
+        scene
+            .send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number}}}}}"#
+            ))
+            .await;
+    }
+    scene.send(&modern(6)).await;
+    assert!(scene.client.delivered().is_empty(), "{}", scene.last());
+    let outcomes = scene.outcomes().await;
+    assert_eq!(outcomes.last(), Some(&None));
+    assert_eq!(outcomes[..5], [Some(Outcome::Cancelled); 5]);
+}
+
+#[tokio::test]
 async fn a_request_that_the_server_took_back_extends_no_deadline() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use riglm_domain::edit::{member, meta, with_member};
+use riglm_domain::edit::{member, meta, with_member, without_member};
 use riglm_domain::message::Message;
 use riglm_domain::meta::SERVER_INFO;
 use riglm_domain::protocol::Revision;
@@ -41,6 +41,9 @@ fn capabilities(discovered: &str) -> &str {
         .unwrap_or("{}")
 }
 
+/// The extension by which modern servers offer tasks.
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// Returns the result of `initialize`.
 fn welcome(params: &str, discovered: &str) -> String {
     let asked = member(params, "protocolVersion").and_then(unescaped);
@@ -49,6 +52,11 @@ fn welcome(params: &str, discovered: &str) -> String {
         .filter(|asked| Revision::WITH_SESSIONS.contains(asked))
         .unwrap_or(Revision::V2025_11_25);
     let mut capabilities = capabilities(discovered).to_owned();
+    // The tasks of the extension are not those of 2025-11-25: they are not offered.
+    if let Some(extensions) = member(&capabilities, "extensions") {
+        let others = without_member(extensions, TASKS);
+        capabilities = with_member(&capabilities, "extensions", &others);
+    }
     // The bridge itself answers `logging/setLevel`.
     if !members(&capabilities).any(|(key, _)| key == "logging") {
         capabilities = with_member(&capabilities, "logging", "{}");
@@ -71,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_server_is_presented_as_it_presents_itself() {
-        let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"x/y":{"n":1.0}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}"#;
+        let discovered = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{"n":1.0}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}"#;
         assert_eq!(
             welcome(r#"{"protocolVersion":"2025-03-26"}"#, discovered),
             r#"{"protocolVersion":"2025-03-26","capabilities":{"tools":{},"extensions":{"x/y":{"n":1.0}},"logging":{}},"serverInfo":{"name":"s","version":"2"},"instructions":"i"}"#

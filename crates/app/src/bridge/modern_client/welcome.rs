@@ -22,7 +22,10 @@ impl Welcome {
     pub(super) fn read(result: &str) -> Self {
         let object = |key| edit::member(result, key).filter(|text| text.starts_with('{'));
         Self {
-            capabilities: object("capabilities").unwrap_or("{}").into(),
+            // The experimental tasks of 2025-11-25 are not those of the extension, and are not
+            // translated: they are not offered.
+            capabilities: edit::without_member(object("capabilities").unwrap_or("{}"), "tasks")
+                .into(),
             server_info: object("serverInfo").map(Into::into),
             instructions: edit::member(result, "instructions").map(Into::into),
         }

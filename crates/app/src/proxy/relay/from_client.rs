@@ -8,6 +8,7 @@ use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{InvocationId, ToolName};
 use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
+use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
@@ -271,7 +272,17 @@ impl Relay {
     /// Closes the row of a request that the client no longer wants. It stays in the table, so
     /// that a late answer is known. Returns whether there was such a request.
     async fn cancel(self: &Arc<Self>, id: &RequestId) -> bool {
-        let Some(cancelled) = self.state().pending.cancel(id) else {
+        let cancelled = {
+            let mut state = self.state();
+            let cancelled = state.pending.cancel(id);
+            // Many clients share a session without a transport session: what one of them abandons
+            // must not take a place of the others. The transport knows a late answer for what it is.
+            if self.caller.is_modern() && self.caller.transport != Transport::Stdio {
+                state.pending.forget_cancelled(id);
+            }
+            cancelled
+        };
+        let Some(cancelled) = cancelled else {
             return false;
         };
         let mut ending = Ending::of_cancelled(self, cancelled);

@@ -199,6 +199,17 @@ impl PendingTable {
         })
     }
 
+    /// Forgets a request that was cancelled, whose late answer is then not known as one.
+    pub(crate) fn forget_cancelled(&mut self, id: &RequestId) {
+        if self
+            .from_client
+            .get(id)
+            .is_some_and(|pending| pending.is_cancelled)
+        {
+            self.from_client.remove(id);
+        }
+    }
+
     /// Returns the request with this id.
     pub(crate) fn get_mut(&mut self, id: &RequestId) -> Option<&mut Pending> {
         self.from_client.get_mut(id)
