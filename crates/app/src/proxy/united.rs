@@ -19,6 +19,7 @@ mod list;
 pub(super) mod list_kind;
 mod listen;
 mod route;
+mod template;
 pub(super) mod waiting;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -10,15 +10,15 @@ use riglm_domain::message::{Kind, Message};
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use super::ask::Behalf;
-use super::catalog::{ListKey, MemberList, digest_of};
+use super::catalog::{ListKey, MemberList};
 use super::directory::{Part, UnitedList};
 use super::from_client::Reply;
 use super::hello::declares;
 use super::list_kind::ListKind;
+use super::template::Template;
 use super::waiting::Fetched;
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
@@ -351,62 +351,5 @@ impl ClientSession {
             cursor = next;
         }
         Ok(member.relay.entry.catalog.remember(key, list))
-    }
-}
-
-/// What the requests for a list have in common.
-#[derive(Clone, Debug)]
-struct Template {
-    kind: ListKind,
-    is_modern: bool,
-    /// The parameters without a cursor.
-    params: String,
-}
-
-impl Template {
-    /// Returns the template of requests on behalf of `message`, whose metadata they carry. Progress
-    /// of several requests makes no sense under one token.
-    fn new(kind: ListKind, message: &Message, is_modern: bool) -> Self {
-        let params = message.single().and_then(|part| message.params(part));
-        let meta = params.and_then(|params| edit::member(params, "_meta"));
-        let params = meta.map_or_else(
-            || "{}".to_owned(),
-            |meta| {
-                let params = edit::with_member("{}", "_meta", meta);
-                edit::without_meta(&params, riglm_domain::meta::PROGRESS_TOKEN)
-            },
-        );
-        Self {
-            kind,
-            is_modern,
-            params,
-        }
-    }
-
-    fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
-        let params = match cursor {
-            Some(cursor) => {
-                let cursor = Value::from(cursor).to_string();
-                edit::with_member(&self.params, "cursor", &cursor)
-            }
-            None => self.params.clone(),
-        };
-        let method = self.kind.method();
-        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
-        Message::from_text(text).map_err(|error| error.to_string())
-    }
-
-    /// Returns a digest of what the client says that it can do.
-    fn capabilities(&self, session: &ClientSession) -> [u8; 8] {
-        if self.is_modern {
-            let key = riglm_domain::meta::CLIENT_CAPABILITIES;
-            return digest_of(edit::meta(&self.params, key));
-        }
-        let initialize = session.caller.handshake().initialize;
-        let params = initialize.as_ref().and_then(|message| {
-            let part = message.single()?;
-            message.params(part)
-        });
-        digest_of(params.and_then(|params| edit::member(params, "capabilities")))
     }
 }
