@@ -146,6 +146,12 @@ impl UpstreamEntry {
         health.failure = Some(error.clone());
     }
 
+    /// Returns why the upstream is not available, if it is not.
+    pub(super) fn failure(&self) -> Option<UpstreamError> {
+        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.failure.clone()
+    }
+
     /// Returns how the upstream is doing.
     pub(super) fn state(&self) -> UpstreamState {
         let health = self

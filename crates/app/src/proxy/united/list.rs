@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -24,6 +25,9 @@ use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_set::Unavailable;
 
+/// How long an upstream is waited for that could not be reached the last time. Somebody looks
+/// whether it is back.
+const PATIENCE_WITH_FAILING: Duration = Duration::from_millis(50);
 /// The most pages that are fetched of one list of one upstream.
 const MAX_PAGES: usize = 1_000;
 
@@ -243,7 +247,16 @@ impl ClientSession {
         }
         let known = member.relay.entry.catalog.list(&key);
         let waiting = &member.waiting;
-        let patience = waiting.patience(known.is_some(), self.shared.limits.unite_timeout);
+        let failure = || {
+            let is_connected = member.relay.is_connected();
+            let failure = member.relay.entry.failure();
+            failure.filter(|_| !is_connected)
+        };
+        let patience = if failure().is_some() {
+            PATIENCE_WITH_FAILING
+        } else {
+            waiting.patience(known.is_some(), self.shared.limits.unite_timeout)
+        };
         let mut asked = waiting.ask_once(kind, member.relay.is_connected(), |answer| {
             self.begin(member, template.clone(), key.clone(), answer);
         });
@@ -252,22 +265,21 @@ impl ClientSession {
         waiting.note(fetched.is_err());
         match fetched {
             Ok(Some(Ok(list))) => Listed::Fresh(list),
-            Ok(failed) => {
+            Err(_) if failure().is_none() => {
+                self.tell_when_it_comes(kind, known.clone(), asked);
+                known.map_or(Listed::Late, Listed::Known)
+            }
+            failed => {
                 let (watched, template) = (Arc::clone(member), template.clone());
                 self.watch_for_return(member, move |asking| {
                     let (member, template, key) =
                         (Arc::clone(&watched), template.clone(), key.clone());
                     async move { asking.fetch(&member, &template, key).await.is_ok() }
                 });
-                let reason = failed.and_then(Result::err);
-                Listed::Failed(
-                    reason.unwrap_or_else(|| "it could not be asked".into()),
-                    known,
-                )
-            }
-            Err(_) => {
-                self.tell_when_it_comes(kind, known.clone(), asked);
-                known.map_or(Listed::Late, Listed::Known)
+                let reason = failed.ok().flatten().and_then(Result::err);
+                let reason = reason.or_else(|| failure().map(|failure| failure.to_string()));
+                let reason = reason.unwrap_or_else(|| "it could not be asked".into());
+                Listed::Failed(reason, known)
             }
         }
     }
