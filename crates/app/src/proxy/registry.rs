@@ -25,6 +25,9 @@ use crate::tracking::Recorder;
 /// How often deadlines and idle sessions are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a client must have been silent for its connections to make place for others.
+const SILENT_ENOUGH: Duration = Duration::from_secs(10);
+
 /// What a proxy is made of.
 #[derive(Debug)]
 pub struct ProxyParts {
@@ -174,6 +177,7 @@ impl Proxy {
             sessions.retain(|_, session| !session.is_closed());
             sessions.values().cloned().collect()
         };
+        self.make_places(&sessions, now);
         for session in sessions {
             if session.is_idle(now) {
                 tokio::spawn(async move {
@@ -183,6 +187,34 @@ impl Proxy {
                 continue;
             }
             session.sweep(now);
+        }
+    }
+
+    /// Where somebody waits for a place among the connections of an upstream, closes the connections
+    /// of the clients that were silent for longest.
+    fn make_places(&self, sessions: &[Arc<ClientSession>], now: Instant) {
+        let set = self.shared.upstreams.load();
+        for entry in &set.entries {
+            let n_wanted = entry.n_wanted_slots();
+            if n_wanted == 0 {
+                continue;
+            }
+            let mut silent: Vec<_> = sessions
+                .iter()
+                .filter_map(|session| Some((session.silent_for(now)?, session)))
+                .filter(|(silent_for, _)| *silent_for >= SILENT_ENOUGH)
+                .collect();
+            silent.sort_by_key(|(silent_for, _)| std::cmp::Reverse(*silent_for));
+            let closed = silent
+                .iter()
+                .filter(|(_, session)| session.make_place(entry));
+            let n_closed = closed.take(n_wanted).count();
+            let name = entry.name();
+            tracing::debug!(
+                upstream = %name,
+                n_closed,
+                "connections to upstream {name} are closed to make place for others"
+            );
         }
     }
 

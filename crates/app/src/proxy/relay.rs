@@ -162,6 +162,16 @@ impl Relay {
         }
     }
 
+    /// Closes the connection, of a client that was silent for long, to make place for others.
+    /// Returns whether there was one that nobody uses.
+    pub(super) fn make_place(self: &Arc<Self>) -> bool {
+        let Some(live) = self.connection.current().filter(|_| self.is_quiet()) else {
+            return false;
+        };
+        self.replace(live.generation);
+        true
+    }
+
     /// Waits until no request is in flight that has to end by itself, at most `limit`.
     pub(super) async fn drain(&self, limit: Duration) {
         if !self

@@ -206,6 +206,20 @@ impl ClientSession {
                 .all(|member| member.relay.is_quiet())
     }
 
+    /// Returns for how long nothing was heard of the client; `None` of one over standard input.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.caller.silent_for(now)
+    }
+
+    /// Closes the connection to an upstream if nobody uses it. Returns whether it did.
+    pub(super) fn make_place(&self, entry: &Arc<UpstreamEntry>) -> bool {
+        let members = self.members.load();
+        let member = members
+            .iter()
+            .find(|member| Arc::ptr_eq(&member.relay.entry, entry));
+        member.is_some_and(|member| self.caller.is_set_up() && member.relay.make_place())
+    }
+
     /// Answers requests whose deadline has passed, and closes connections that a silent client
     /// does not use.
     pub(super) fn sweep(&self, now: Instant) {

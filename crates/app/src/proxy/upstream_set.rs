@@ -7,6 +7,7 @@ use std::time::Duration;
 use riglm_domain::id::UpstreamName;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
+use tokio::sync::Notify;
 
 use super::known_params::KnownParams;
 use super::united::catalog::Catalog;
@@ -88,8 +89,17 @@ pub(super) struct UpstreamEntry {
     pub(super) upstream: Upstream,
     pub(super) catalog: Catalog,
     pub(super) params: KnownParams,
-    n_connections: Arc<AtomicUsize>,
+    slots: Arc<Slots>,
     health: Mutex<Health>,
+}
+
+/// The places for connections to one upstream.
+#[derive(Debug, Default)]
+struct Slots {
+    n_taken: AtomicUsize,
+    /// How many wait for one.
+    n_wanted: AtomicUsize,
+    freed: Notify,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -104,7 +114,7 @@ impl UpstreamEntry {
             upstream,
             catalog: Catalog::default(),
             params: KnownParams::default(),
-            n_connections: Arc::default(),
+            slots: Arc::default(),
             health: Mutex::default(),
         }
     }
@@ -118,11 +128,36 @@ impl UpstreamEntry {
     pub(super) fn take_slot(&self) -> Option<Slot> {
         let limit = self.upstream.options.max_connections;
         let taken = self
-            .n_connections
+            .slots
+            .n_taken
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
                 (n < limit).then_some(n + 1)
             });
-        taken.ok().map(|_| Slot(Arc::clone(&self.n_connections)))
+        taken.ok().map(|_| Slot(Arc::clone(&self.slots)))
+    }
+
+    /// Takes a place, and waits for one at most `limit`: connections that nobody uses are closed
+    /// when places are wanted.
+    pub(super) async fn wait_for_slot(&self, limit: Duration) -> Option<Slot> {
+        if let Some(slot) = self.take_slot() {
+            return Some(slot);
+        }
+        let _wanted = Wanted::new(&self.slots);
+        let waiting = async {
+            loop {
+                let freed = self.slots.freed.notified();
+                if let Some(slot) = self.take_slot() {
+                    return slot;
+                }
+                freed.await;
+            }
+        };
+        tokio::time::timeout(limit, waiting).await.ok()
+    }
+
+    /// Returns how many places are waited for.
+    pub(super) fn n_wanted_slots(&self) -> usize {
+        self.slots.n_wanted.load(Ordering::Acquire)
     }
 
     /// Notes that a connection was made and set up.
@@ -163,7 +198,7 @@ impl UpstreamEntry {
             name: self.name().clone(),
             is_available: health.failure.is_none(),
             reason: health.failure.map(|error| error.to_string()),
-            n_connections: self.n_connections.load(Ordering::Acquire),
+            n_connections: self.slots.n_taken.load(Ordering::Acquire),
             was_used: health.was_used,
         }
     }
@@ -171,11 +206,28 @@ impl UpstreamEntry {
 
 /// A place among the connections of an upstream, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot(Arc<AtomicUsize>);
+pub(super) struct Slot(Arc<Slots>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.n_taken.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+    }
+}
+
+/// Counts one who waits for a place, as long as it lives.
+struct Wanted<'a>(&'a Slots);
+
+impl<'a> Wanted<'a> {
+    fn new(slots: &'a Slots) -> Self {
+        slots.n_wanted.fetch_add(1, Ordering::AcqRel);
+        Self(slots)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.n_wanted.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod connections;
 mod messages;
+mod places;
 mod recording;
 mod requests;
 mod scene;

@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
     pub(crate) predictor: Option<Arc<dyn Predictor>>,
+    /// The most connections to the upstream; the usual number if 0.
+    pub(crate) max_connections: usize,
 }
 
 impl Setup {
@@ -46,8 +48,12 @@ impl Setup {
         let run = RunId::new(SystemClock.now(), [0; 10]);
         let hasher = KeyedHasher::new(&[7; 32]);
         let clock = Arc::new(SystemClock);
+        let mut configured = Upstream::new(upstream.clone());
+        if self.max_connections > 0 {
+            configured.options.max_connections = self.max_connections;
+        }
         let proxy = Proxy::new(ProxyParts {
-            upstreams: vec![Upstream::new(upstream.clone())],
+            upstreams: vec![configured],
             naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(
                 store.clone(),

@@ -15,6 +15,8 @@ use super::connection::{Live, SetUp};
 use super::from_upstream::Events;
 use super::pending::Pending;
 
+/// How long a place among the connections of an upstream is waited for.
+const SLOT_WITHIN: Duration = Duration::from_secs(2);
 /// How long the exchanges of a connection that was replaced may take to end by themselves.
 const REPLACED_GRACE: Duration = Duration::from_secs(10);
 
@@ -120,7 +122,11 @@ impl Relay {
         let events = |generation| -> Arc<dyn UpstreamEvents> {
             Arc::new(Events::new(Arc::downgrade(self), generation))
         };
-        let Some(slot) = self.entry.take_slot() else {
+        let slot = tokio::select! {
+            slot = self.entry.wait_for_slot(SLOT_WITHIN) => slot,
+            () = self.closing.cancelled() => return Err(lost()),
+        };
+        let Some(slot) = slot else {
             return Err(UpstreamError::Unreachable {
                 reason: "as many connections are open as its max_connections allows",
             });
