@@ -1,6 +1,6 @@
 //! The configured upstreams, and what all sessions know of each of them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::known_params::KnownParams;
+use super::relay::connection::LATER;
 use super::united::catalog::Catalog;
 
 /// One configured upstream.
@@ -91,6 +92,8 @@ pub(super) struct UpstreamEntry {
     pub(super) params: KnownParams,
     slots: Arc<Slots>,
     health: Mutex<Health>,
+    /// The last attempt to reach it failed.
+    is_failing: AtomicBool,
 }
 
 /// The places for connections to one upstream.
@@ -116,6 +119,7 @@ impl UpstreamEntry {
             params: KnownParams::default(),
             slots: Arc::default(),
             health: Mutex::default(),
+            is_failing: AtomicBool::new(false),
         }
     }
 
@@ -162,6 +166,7 @@ impl UpstreamEntry {
 
     /// Notes that a connection was made and set up.
     pub(super) fn succeeded(&self) {
+        self.is_failing.store(false, Ordering::Release);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.was_used = true;
         if health.failure.take().is_some() {
@@ -170,8 +175,19 @@ impl UpstreamEntry {
         }
     }
 
+    /// Notes that the upstream said something.
+    pub(super) fn heard(&self) {
+        if self.is_failing.load(Ordering::Acquire) {
+            self.succeeded();
+        }
+    }
+
     /// Notes that a connection could not be made or set up.
     pub(super) fn failed(&self, error: &UpstreamError) {
+        if *error == (UpstreamError::Unreachable { reason: LATER }) {
+            return;
+        }
+        self.is_failing.store(true, Ordering::Release);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.was_used = true;
         if health.failure.as_ref() != Some(error) {

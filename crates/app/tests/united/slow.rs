@@ -249,3 +249,18 @@ async fn a_method_that_one_upstream_knows_is_not_tried_on_the_next() {
     assert_eq!(answer["error"]["message"], "half done");
     assert_eq!(n_sent(&scene, 1, "acme/do"), 0);
 }
+
+#[tokio::test]
+async fn an_upstream_is_unavailable_from_an_unanswered_request_to_its_next_word() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &[])]);
+    scene.initialize().await;
+    let is_available = || scene.proxy.upstream_states()[0].is_available;
+    assert!(is_available());
+    scene.start(&call(1, "a__x")).await;
+    let gone = UpstreamError::Unreachable { reason: "gone" };
+    scene.upstreams[0].leave_unanswered(number(1), gone).await;
+    assert!(!is_available());
+    scene.upstreams[0].reply_to("tools/call", r#""result":{}"#);
+    scene.ask(2, "tools/call", json!({"name": "a__x"})).await;
+    assert!(is_available());
+}

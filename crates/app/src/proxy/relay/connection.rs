@@ -21,6 +21,9 @@ const LAST_DELAY: Duration = Duration::from_secs(30);
 /// A message waits this long for the next attempt; with more to go it is refused at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Why nothing is tried now. Why that is so was said when it was tried.
+pub(crate) const LATER: &str = "it failed repeatedly and is tried again later";
+
 /// How much later than a failed message the loss of a connection may be reported.
 const REPORT_WITHIN: Duration = Duration::from_millis(250);
 
@@ -172,9 +175,7 @@ impl Connection {
         };
         match wait {
             Some(wait) if wait > PATIENCE => {
-                return Err(UpstreamError::Unreachable {
-                    reason: "it failed repeatedly and is tried again later",
-                });
+                return Err(UpstreamError::Unreachable { reason: LATER });
             }
             Some(wait) if !wait.is_zero() => tokio::time::sleep(wait).await,
             _ => {}

@@ -81,6 +81,7 @@ impl UpstreamEvents for Events {
 
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
+        self.entry.heard();
         let Some(envelope) = message.single() else {
             return self.pass_batch(message, related).await;
         };
@@ -316,6 +317,10 @@ impl Relay {
 
     /// Deals with a request that was sent and will not be answered.
     async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
+        // Where a transport has no connection of its own, this is how one hears of its end.
+        if let UpstreamError::Unreachable { .. } | UpstreamError::Unauthorized { .. } = error {
+            self.entry.failed(error);
+        }
         let again = {
             let mut state = self.state();
             match state.pending.get_mut(id) {

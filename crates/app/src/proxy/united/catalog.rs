@@ -210,6 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn an_upstream_lists_no_more_bytes_than_it_may() {
+        let mut list = MemberList::default();
+        let big = "x".repeat(6 << 20);
+        for name in ["a", "b", "c"] {
+            let page = format!(r#"{{"tools":[{{"name":"{name}","d":"{big}"}}],"nextCursor":"c"}}"#);
+            let next = list.add_page(ListKind::Tools, &page);
+            assert_eq!(next.is_none(), name == "c");
+        }
+        assert_eq!(list.entries.len(), 2);
+    }
+
+    #[test]
     fn equal_hellos_share_their_memory() {
         let catalog = Catalog::default();
         let one = catalog.hello("{}");

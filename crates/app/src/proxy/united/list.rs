@@ -247,11 +247,7 @@ impl ClientSession {
         }
         let known = member.relay.entry.catalog.list(&key);
         let waiting = &member.waiting;
-        let failure = || {
-            let is_connected = member.relay.is_connected();
-            let failure = member.relay.entry.failure();
-            failure.filter(|_| !is_connected)
-        };
+        let failure = || member.relay.entry.failure();
         let patience = if failure().is_some() {
             PATIENCE_WITH_FAILING
         } else {
@@ -270,12 +266,15 @@ impl ClientSession {
                 known.map_or(Listed::Late, Listed::Known)
             }
             failed => {
-                let (watched, template) = (Arc::clone(member), template.clone());
-                self.watch_for_return(member, move |asking| {
-                    let (member, template, key) =
-                        (Arc::clone(&watched), template.clone(), key.clone());
-                    async move { asking.fetch(&member, &template, key).await.is_ok() }
-                });
+                // One that is there and does not list will hardly do so when it is asked again.
+                if failure().is_some() {
+                    let (watched, template) = (Arc::clone(member), template.clone());
+                    self.watch_for_return(member, move |asking| {
+                        let (member, template, key) =
+                            (Arc::clone(&watched), template.clone(), key.clone());
+                        async move { asking.fetch(&member, &template, key).await.is_ok() }
+                    });
+                }
                 let reason = failed.ok().flatten().and_then(Result::err);
                 let reason = reason.or_else(|| failure().map(|failure| failure.to_string()));
                 let reason = reason.unwrap_or_else(|| "it could not be asked".into());
