@@ -39,6 +39,8 @@ use self::listen::Listen;
 const OWN_IDS: &str = "riglm:u:";
 /// How many lists of one kind a client may be paging through.
 const MAX_LISTS: usize = 4;
+/// How many bytes the older ones of these may have.
+const MAX_OLD_BYTES: usize = 8 << 20;
 /// The most tasks whose owner is remembered.
 const MAX_TASKS: usize = 4_096;
 /// The most requests of one upstream that wait for the client at once. What the client leaves
@@ -167,10 +169,17 @@ impl State {
         self.lists.get(&kind)?.front().cloned()
     }
 
-    /// Remembers a list that the client is shown.
-    fn note_list(&mut self, kind: ListKind, list: &Arc<UnitedList>) {
+    /// Remembers a list that the client is shown. Older ones stay for a client that pages through
+    /// them, so that those with one page need not; an upstream that lists something else each time
+    /// must not fill the memory with what it said.
+    fn note_list(&mut self, kind: ListKind, list: &Arc<UnitedList>, page_entries: usize) {
         let lists = self.lists.entry(kind).or_default();
-        lists.retain(|known| !Arc::ptr_eq(known, list));
+        let mut n_bytes = 0;
+        lists.retain(|known| {
+            n_bytes += known.n_bytes();
+            let has_pages = known.len() > page_entries;
+            has_pages && n_bytes <= MAX_OLD_BYTES && !Arc::ptr_eq(known, list)
+        });
         lists.push_front(Arc::clone(list));
         lists.truncate(MAX_LISTS);
     }

@@ -106,6 +106,11 @@ impl UnitedList {
         self.entries.len()
     }
 
+    /// Returns how many bytes the entries have.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
     /// Returns the JSON array of the entries from `start` on, at most `n` of them.
     pub(super) fn page(&self, start: usize, n: usize) -> String {
         let page = self.entries.iter().skip(start).take(n);

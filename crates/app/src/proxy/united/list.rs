@@ -205,7 +205,8 @@ impl ClientSession {
             .shared
             .directories
             .unite(kind, self.shared.naming, &parts);
-        self.united.state().note_list(kind, &list);
+        let page_entries = self.shared.limits.list_page_entries;
+        self.united.state().note_list(kind, &list, page_entries);
         Ok(Gathered {
             list,
             ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
