@@ -18,11 +18,15 @@ const SESSIONS: usize = 200;
 /// How many are opened at once.
 const AT_ONCE: usize = 10;
 
+/// More descriptors than a proxy without sessions has.
+const AT_REST: usize = 60;
+
 /// How long the proxy has to clean up after the last one: many times its own limits.
 const CLEANED_UP: Duration = Duration::from_mins(1);
 
-/// By how much the memory may have grown: an allocator keeps some of what it has had.
-const MEMORY_FACTOR: u64 = 2;
+/// By how many percent the memory may have grown, compared with what it was after as many sessions
+/// before: an allocator keeps what it once needed.
+const MEMORY_GROWTH: u64 = 40;
 
 /// What a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +98,7 @@ async fn assert_cleaned_up(riglm: &Riglm, before: Footprint) {
     });
     eprintln!("{before:?} became {after:?}");
     assert!(
-        after.memory_kib <= before.memory_kib * MEMORY_FACTOR,
+        after.memory_kib * 100 <= before.memory_kib * (100 + MEMORY_GROWTH),
         "{before:?} became {after:?}"
     );
 }
@@ -103,7 +107,7 @@ async fn assert_cleaned_up(riglm: &Riglm, before: Footprint) {
 async fn settled(riglm: &Riglm) -> Footprint {
     let quiet = eventually(CLEANED_UP, || {
         let now = Footprint::of(riglm);
-        (now.servers == 0).then_some(now)
+        (now.servers == 0 && now.descriptors < AT_REST).then_some(now)
     })
     .await;
     quiet.unwrap_or_else(|| panic!("the servers of the first visitors stay"))
@@ -112,11 +116,14 @@ async fn settled(riglm: &Riglm) -> Footprint {
 #[tokio::test]
 async fn two_hundred_abandoned_sessions_leave_nothing_behind() {
     let (riglm, _data_dir) = start("legacy").await;
-    futures_util::future::join_all((0..AT_ONCE).map(|_| visit(&riglm))).await;
+    let visits = async || {
+        for _ in 0..SESSIONS / AT_ONCE {
+            futures_util::future::join_all((0..AT_ONCE).map(|_| visit(&riglm))).await;
+        }
+    };
+    visits().await;
     let before = settled(&riglm).await;
-    for _ in 0..SESSIONS / AT_ONCE {
-        futures_util::future::join_all((0..AT_ONCE).map(|_| visit(&riglm))).await;
-    }
+    visits().await;
     assert_cleaned_up(&riglm, before).await;
 }
 
@@ -124,13 +131,16 @@ async fn two_hundred_abandoned_sessions_leave_nothing_behind() {
 async fn two_hundred_clients_without_sessions_leave_nothing_behind() {
     for era in ["legacy", "modern"] {
         let (riglm, _data_dir) = start(era).await;
-        let first = (0..AT_ONCE).map(|number| visit_modern(&riglm, number));
-        futures_util::future::join_all(first).await;
+        let visits = async |first: usize| {
+            for batch in 0..SESSIONS / AT_ONCE {
+                let first = first + batch * AT_ONCE;
+                let visitors = (first..first + AT_ONCE).map(|number| visit_modern(&riglm, number));
+                futures_util::future::join_all(visitors).await;
+            }
+        };
+        visits(0).await;
         let before = settled(&riglm).await;
-        for batch in 1..=SESSIONS / AT_ONCE {
-            let visitors = (0..AT_ONCE).map(|n| visit_modern(&riglm, batch * AT_ONCE + n));
-            futures_util::future::join_all(visitors).await;
-        }
+        visits(SESSIONS).await;
         assert_cleaned_up(&riglm, before).await;
     }
 }
