@@ -35,28 +35,31 @@ fn unescaped(id: &RequestId) -> Option<RequestId> {
         .then(|| RequestId::Text(inner.into()))
 }
 
-/// Returns a message of the client as it goes on, or `None` as it is a batch with such ids, which
-/// cannot be told apart in it.
-pub(super) fn taken_in(message: Message) -> Option<Message> {
+/// Returns a message of the client as it goes on.
+///
+/// # Errors
+///
+/// Returns the message itself when it is a batch with such ids, which cannot be told apart in it.
+pub(super) fn taken_in(message: Message) -> Result<Message, Message> {
     if message.is_batch() {
         let has_any = message.request_ids().any(|id| escaped(id).is_some());
-        return (!has_any).then_some(message);
+        return if has_any { Err(message) } else { Ok(message) };
     }
     let Some(envelope) = message.single() else {
-        return Some(message);
+        return Ok(message);
     };
     if let Some((_, id)) = envelope.as_request() {
-        return Some(match escaped(id) {
+        return Ok(match escaped(id) {
             Some(id) => message.with_id(&id),
             None => message,
         });
     }
     if envelope.method() != Some("notifications/cancelled") {
-        return Some(message);
+        return Ok(message);
     }
     let params = message.params(envelope).unwrap_or_default();
     let id = edit::member(params, "requestId").and_then(RequestId::from_json);
-    Some(match id.as_ref().and_then(escaped) {
+    Ok(match id.as_ref().and_then(escaped) {
         Some(id) => message.with_params(&edit::with_member(params, "requestId", &id.to_json())),
         None => message,
     })
@@ -158,7 +161,7 @@ mod tests {
             assert_eq!(text(&taken_in(message(outside)).unwrap()), inside);
         }
         let batch = r#"[{"id":"riglm:u:1","method":"m"}]"#;
-        assert!(taken_in(message(batch)).is_none());
+        assert!(taken_in(message(batch)).is_err());
     }
 
     #[test]

@@ -143,10 +143,13 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
-        let Some(message) = taken_in(message.clone()) else {
-            let text = "ids that begin with riglm: cannot stand in a batch";
-            let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
-            return self.refuse(&message, error).await.map(|()| None);
+        let message = match taken_in(message) {
+            Ok(message) => message,
+            Err(message) => {
+                let text = "ids that begin with riglm: cannot stand in a batch";
+                let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
+                return self.refuse(&message, error).await.map(|()| None);
+            }
         };
         if self.is_united() {
             return self.receive_united(message).await;

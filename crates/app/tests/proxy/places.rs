@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use riglm_app::proxy::ClientSession;
 use riglm_domain::message::Message;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_ports::fake::RecordingClient;
 
-use crate::scene::{HELLO, Setup};
+use crate::scene::{HELLO, Scene, Setup};
 
-#[tokio::test]
-async fn a_silent_client_makes_place_for_one_that_comes() {
+/// Returns a session that has the only place there is, and a second one that wants it.
+async fn full() -> (Scene, Arc<RecordingClient>, Arc<ClientSession>) {
     let setup = Setup {
         max_connections: 1,
         ..Setup::default()
@@ -27,6 +28,12 @@ async fn a_silent_client_makes_place_for_one_that_comes() {
             client.clone(),
         )
         .unwrap();
+    (scene, client, other)
+}
+
+#[tokio::test]
+async fn a_silent_client_makes_place_for_one_that_comes() {
+    let (scene, client, other) = full().await;
     let hello = Message::from_text(HELLO.into()).unwrap();
     let coming = tokio::spawn(async move { other.receive(hello).await });
     let arriving = async {
@@ -46,21 +53,7 @@ async fn a_silent_client_makes_place_for_one_that_comes() {
 
 #[tokio::test]
 async fn where_nobody_was_silent_for_long_a_client_that_comes_is_refused() {
-    let setup = Setup {
-        max_connections: 1,
-        ..Setup::default()
-    };
-    let scene = setup.scene();
-    scene.send(HELLO).await;
-    let client = Arc::new(RecordingClient::default());
-    let other = scene
-        .proxy
-        .accept(
-            Transport::StreamableHttp,
-            &Principal::local(),
-            client.clone(),
-        )
-        .unwrap();
+    let (scene, client, other) = full().await;
     let hello = Message::from_text(HELLO.into()).unwrap();
     other.receive(hello).await.unwrap();
     let (answer, _) = client.delivered().remove(0);
