@@ -74,6 +74,34 @@ uuid_id! {
     ExchangeId
 }
 uuid_id! {
+    /// Identifies a work session: what one client does in one go, over any number of sessions.
+    WorkSessionId
+}
+uuid_id! {
+    /// Identifies a text that says what a client is doing.
+    ContextId
+}
+uuid_id! {
+    /// Identifies one search for tools.
+    SearchId
+}
+uuid_id! {
+    /// Identifies one answer of the recommender.
+    RecommendationId
+}
+uuid_id! {
+    /// Identifies one piece of feedback.
+    FeedbackId
+}
+uuid_id! {
+    /// Identifies one override of what lists show.
+    OverrideId
+}
+uuid_id! {
+    /// Identifies one entry of the audit trail.
+    AuditId
+}
+uuid_id! {
     /// Identifies one run of the proxy process: what a crash left open is found by it.
     RunId
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::KeyedHash;
-use crate::id::{InvocationId, SessionId, ToolName, UpstreamName};
+use crate::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use crate::principal::Principal;
 
 /// How a call or another request ended.
@@ -68,6 +68,8 @@ impl fmt::Display for Outcome {
 pub enum ToolSource {
     /// The tool was in the list that the client was shown, or no list was filtered.
     Shown,
+    /// The tool was hidden from the client's list, and a search had named it before.
+    Found,
     /// The tool was hidden from the client's list and called by its name.
     Hidden,
 }
@@ -78,6 +80,7 @@ impl ToolSource {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Shown => "shown",
+            Self::Found => "found",
             Self::Hidden => "hidden",
         }
     }
@@ -85,7 +88,7 @@ impl ToolSource {
     /// Returns the source with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Shown, Self::Hidden]
+        [Self::Shown, Self::Found, Self::Hidden]
             .into_iter()
             .find(|source| source.as_str() == name)
     }
@@ -111,12 +114,26 @@ pub struct Invocation {
     pub arguments: Option<String>,
     /// When the call was received.
     pub started_at: Timestamp,
-    /// Position among the calls of its session, from 1.
+    /// Position among the calls of its session, from 1. A call that continues another one has the
+    /// position of that one.
     pub sequence: u64,
     /// How the client came to know the tool.
     pub source: ToolSource,
     /// Size of the request message in bytes.
     pub request_bytes: u64,
+    /// The first call of the same logical call, of which this one is a further round: the server
+    /// asked for input, and the client sent the call again with its answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<InvocationId>,
+    /// The work session that the call belongs to, where one was derived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_session: Option<WorkSessionId>,
+    /// The epoch of the list that the client had, where lists have epochs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_epoch: Option<u64>,
+    /// What the client was known to be doing; its row holds the embedding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextId>,
 }
 
 /// The end of a tool call.
@@ -135,6 +152,49 @@ pub struct InvocationEnd {
     pub result: Option<String>,
 }
 
+/// How many tokens the texts of a call have, counted with a tokenizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTokens {
+    /// The call.
+    pub id: InvocationId,
+    /// Tokens of the arguments.
+    pub request: Option<u64>,
+    /// Tokens of the result.
+    pub response: Option<u64>,
+}
+
+/// The size of a text in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenSize {
+    /// Counted with a tokenizer.
+    Counted(u64),
+    /// Estimated from the size of the message in bytes.
+    Estimated(u64),
+}
+
+impl TokenSize {
+    /// Bytes for each token of JSON text, about what the tokenizers of large models have.
+    const BYTES_PER_TOKEN: u64 = 4;
+
+    /// Returns the size of a message that was not counted.
+    #[must_use]
+    pub fn estimated(bytes: u64) -> Self {
+        Self::Estimated(bytes.div_ceil(Self::BYTES_PER_TOKEN))
+    }
+
+    /// Returns the number of tokens.
+    #[must_use]
+    pub fn tokens(self) -> u64 {
+        match self {
+            Self::Counted(tokens) | Self::Estimated(tokens) => tokens,
+        }
+    }
+
+    fn new(counted: Option<u64>, bytes: u64) -> Self {
+        counted.map_or_else(|| Self::estimated(bytes), Self::Counted)
+    }
+}
+
 /// A recorded tool call with its end, when it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvocationSummary {
@@ -142,4 +202,23 @@ pub struct InvocationSummary {
     pub invocation: Invocation,
     /// Its end; `None` while it is in flight.
     pub end: Option<InvocationEnd>,
+    /// Tokens of its arguments, where they were counted.
+    pub request_tokens: Option<u64>,
+    /// Tokens of its result, where they were counted.
+    pub response_tokens: Option<u64>,
+}
+
+impl InvocationSummary {
+    /// Returns the size of what the client sent.
+    #[must_use]
+    pub fn request_size(&self) -> TokenSize {
+        TokenSize::new(self.request_tokens, self.invocation.request_bytes)
+    }
+
+    /// Returns the size of the answer; 0 tokens without one.
+    #[must_use]
+    pub fn response_size(&self) -> TokenSize {
+        let bytes = self.end.as_ref().map_or(0, |end| end.response_bytes);
+        TokenSize::new(self.response_tokens, bytes)
+    }
 }

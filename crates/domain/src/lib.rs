@@ -7,11 +7,20 @@
 //! other crate of the workspace.
 
 pub mod admission;
+pub mod audit;
 pub mod canonical;
+pub mod context;
 pub mod edit;
+pub mod embedding;
 pub mod exchange;
+pub mod experiment;
+pub mod feedback;
+mod hexadecimal;
 pub mod id;
 pub mod invocation;
+pub mod learned_state;
+pub mod list_epoch;
+pub mod list_shown;
 pub mod mcp_header;
 pub mod message;
 pub mod meta;
@@ -19,10 +28,16 @@ pub mod naming;
 pub mod prediction;
 pub mod principal;
 pub mod protocol;
+pub mod recommendation;
 pub mod record;
 pub mod redaction;
 pub mod rpc_error;
 pub mod scan;
+pub mod search;
 pub mod session;
 pub mod tool;
+pub mod tool_override;
 pub mod uri_template;
+pub mod usage;
+pub mod weights;
+pub mod work_session;

@@ -3,9 +3,14 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::context::Context;
 use crate::exchange::Exchange;
+use crate::feedback::Feedback;
 use crate::id::{RunId, SessionId};
-use crate::invocation::{Invocation, InvocationEnd};
+use crate::invocation::{CallTokens, Invocation, InvocationEnd};
+use crate::list_shown::ListShown;
+use crate::recommendation::Recommendation;
+use crate::search::Search;
 use crate::session::Session;
 use crate::tool::ToolListing;
 
@@ -13,7 +18,7 @@ use crate::tool::ToolListing;
 ///
 /// Records of one session are written in the order in which they happened. Applying a record
 /// twice has the effect of applying it once: each carries the identity of its row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// A session started.
@@ -45,8 +50,20 @@ pub enum Record {
     CallOpened(Invocation),
     /// A tool call ended; its reply has not left yet.
     CallClosed(InvocationEnd),
+    /// The texts of a tool call were counted, after its reply had left.
+    CallMeasured(CallTokens),
     /// A request other than a tool call ended.
     Exchanged(Exchange),
+    /// A session was shown a list under a policy.
+    ListShown(ListShown),
+    /// A client searched for tools.
+    Searched(Search),
+    /// It became known what a client is doing.
+    ContextGiven(Context),
+    /// Tools were recommended.
+    Recommended(Recommendation),
+    /// Somebody said what a tool is worth.
+    FeedbackGiven(Feedback),
     /// A run of the proxy is over without having closed what it opened.
     RunLost {
         /// The run.

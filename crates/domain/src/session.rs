@@ -1,5 +1,7 @@
 //! A session: one client connected over one transport session, from its handshake to its end.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +59,12 @@ pub struct Session {
     pub transport: Transport,
     /// When the session started.
     pub started_at: Timestamp,
+    /// The profile that the client chose by its address, where it chose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// What else is known of the client, by name: `capabilities`, `title`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// A recorded session with what is known of it by now.

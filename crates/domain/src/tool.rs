@@ -1,14 +1,15 @@
 //! Tool definitions as their server wrote them, split out of a `tools/list` result.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::ops::Range;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::write_canonical;
+use crate::hexadecimal::hex;
 use crate::id::{ToolName, UpstreamName};
 
 /// One entry of a tool list: its name and where its text lies in the result.
@@ -108,7 +109,60 @@ pub struct ToolSighting {
     pub name: ToolName,
     /// SHA-256 of the canonical definition, in hexadecimal: another hash is another definition.
     pub content_hash: String,
+    /// The JSON text of the definition as its server wrote it; empty in records of versions that
+    /// did not keep it, and where it is longer than [`Self::MAX_DEFINITION_BYTES`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub definition: String,
 }
+
+impl ToolSighting {
+    /// The longest definition that is kept, in bytes.
+    pub const MAX_DEFINITION_BYTES: usize = 64 * 1024;
+}
+
+/// What a tool looked like, and when it was seen so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolDefinition {
+    /// The upstream that listed it.
+    pub upstream: UpstreamName,
+    /// Its name and what it looked like.
+    pub sighting: ToolSighting,
+    /// When it was first seen so.
+    pub first_seen: Timestamp,
+    /// When it was last seen so.
+    pub last_seen: Timestamp,
+}
+
+/// A tool of an upstream, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ToolRef {
+    /// The upstream.
+    pub upstream: UpstreamName,
+    /// The name that the upstream knows.
+    pub tool: ToolName,
+}
+
+impl ToolRef {
+    /// Returns the key of the tool, the same on every machine: the first eight bytes of the
+    /// SHA-256 of the upstream's name, a zero byte and the tool's name.
+    #[must_use]
+    pub fn key(&self) -> ToolKey {
+        let mut digest = Sha256::new();
+        digest.update(self.upstream.as_str());
+        digest.update([0]);
+        digest.update(self.tool.as_str());
+        let mut key = [0; 8];
+        key.copy_from_slice(&digest.finalize()[..8]);
+        ToolKey(i64::from_be_bytes(key))
+    }
+}
+
+/// A short key of a tool, for rows that count: names may be thousands of characters long.
+///
+/// Two of a million tools share a key with a probability of 3 in 10^8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolKey(pub i64);
 
 /// One page of tools that an upstream listed, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,9 +195,15 @@ impl ToolListing {
                 list_digest.update(tool.name.as_str());
                 list_digest.update([0]);
                 list_digest.update(&content_hash);
+                let is_kept = definition.len() <= ToolSighting::MAX_DEFINITION_BYTES;
                 ToolSighting {
                     name: tool.name.clone(),
                     content_hash,
+                    definition: if is_kept {
+                        definition.into()
+                    } else {
+                        String::new()
+                    },
                 }
             })
             .collect();
@@ -153,15 +213,6 @@ impl ToolListing {
             tools,
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}"); // Writing to a String cannot fail.
-            text
-        })
 }
 
 #[cfg(test)]
@@ -201,7 +252,7 @@ mod tests {
         let listing =
             |text: &str| ToolListing::new(&upstream, &ToolPage::split(text).unwrap(), text);
         let one = listing(r#"{"tools":[{"name":"a","x":1}]}"#);
-        assert_eq!(one, listing(r#"{"tools":[{"x":1.0, "name":"a"}]}"#));
+        assert_eq!(one.id, listing(r#"{"tools":[{"x":1.0, "name":"a"}]}"#).id);
         assert_ne!(one.id, listing(r#"{"tools":[{"name":"a","x":2}]}"#).id);
     }
 }

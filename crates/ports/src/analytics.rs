@@ -1,18 +1,58 @@
 //! The usage store: what is written of sessions and calls, and what can be asked of it.
 //!
-//! Writing has two steps. The [`Journal`] takes each [`Record`](riglm_domain::record::Record)
-//! before the reply that it belongs to leaves; the [`RecordSink`] makes rows of records. Reading
-//! goes through one repository for each aggregate.
+//! Writing what clients do has two steps. The [`Journal`] takes each
+//! [`Record`](riglm_domain::record::Record) before the reply that it belongs to leaves; the
+//! [`RecordSink`] makes rows of records. What operators and the proxy itself decide is written
+//! directly, and is there when the method returns. Reading goes through one repository for each
+//! aggregate.
+//!
+//! All times are kept to the microsecond.
 
+mod audit;
+mod changes;
+mod client_data;
+mod context;
+mod embedding;
 mod exchange;
+mod experiment;
+mod feedback;
 mod invocation;
 mod journal;
+mod learned_state;
+mod list_epoch;
+mod list_shown;
+mod maintenance;
+mod recommendation;
+mod search;
 mod session;
+mod tool_definition;
+mod tool_override;
+mod usage;
+mod weights;
+mod work_session;
 
+pub use audit::AuditTrail;
+pub use changes::{ChangeFeed, Topic};
+pub use client_data::{ClientData, ClientRow, ClientSelector, Deleted};
+pub use context::ContextRepository;
+pub use embedding::EmbeddingRepository;
 pub use exchange::ExchangeRepository;
+pub use experiment::AssignmentRepository;
+pub use feedback::FeedbackRepository;
 pub use invocation::{InvocationFilter, InvocationRepository};
 pub use journal::{Journal, RecordSink};
+pub use learned_state::SnapshotRepository;
+pub use list_epoch::ListEpochRepository;
+pub use list_shown::ListShownRepository;
+pub use maintenance::{Finding, Maintenance, MaintenanceGuard, MaintenanceTask, Purged, Rebuilt};
+pub use recommendation::RecommendationRepository;
+pub use search::SearchRepository;
 pub use session::SessionRepository;
+pub use tool_definition::ToolDefinitionRepository;
+pub use tool_override::OverrideRepository;
+pub use usage::UsageRepository;
+pub use weights::WeightRepository;
+pub use work_session::WorkSessionRepository;
 
 /// Why the store could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +65,14 @@ pub enum StoreError {
         /// Why it failed.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database file is damaged.
+    #[error("{what} is damaged: {reason}")]
+    Damaged {
+        /// The file.
+        what: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A statement or a write failed.
     #[error("failed to {operation}")]
@@ -50,11 +98,21 @@ pub enum StoreError {
         bytes: u64,
     },
     /// A row holds what no version of riglm writes.
-    #[error("column {column} of table {table} holds an unexpected value")]
+    #[error("a row of table {table} holds an unexpected value: {reason}")]
     Corrupt {
         /// The table.
         table: &'static str,
-        /// The column.
-        column: &'static str,
+        /// What is unexpected.
+        reason: String,
+    },
+    /// Somebody else has written the version that was to follow.
+    #[error("{what} has version {found} by now, not {expected}")]
+    Conflict {
+        /// What was to be written.
+        what: String,
+        /// The version that the writer knew.
+        expected: u64,
+        /// The version that is there.
+        found: u64,
     },
 }

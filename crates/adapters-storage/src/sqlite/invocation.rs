@@ -209,11 +209,17 @@ impl TryFrom<Row> for InvocationSummary {
             sequence: at("sequence").count(row.sequence)?,
             source: at("source").present(ToolSource::parse(&row.source))?,
             request_bytes: at("request_bytes").count(row.request_bytes)?,
+            continues: None,
+            work_session: None,
+            list_epoch: None,
+            context: None,
         };
         let Some(outcome) = row.outcome else {
             return Ok(Self {
                 invocation,
                 end: None,
+                request_tokens: None,
+                response_tokens: None,
             });
         };
         let counted = |column, value: Option<i64>| {
@@ -230,6 +236,8 @@ impl TryFrom<Row> for InvocationSummary {
         Ok(Self {
             invocation,
             end: Some(end),
+            request_tokens: None,
+            response_tokens: None,
         })
     }
 }

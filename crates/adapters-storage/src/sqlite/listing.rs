@@ -122,7 +122,7 @@ async fn names_on(
             let tools: Vec<(String, String)> =
                 serde_json::from_str(&tools).map_err(|_| StoreError::Corrupt {
                     table: "tool_lists",
-                    column: "tools",
+                    reason: "column tools".into(),
                 })?;
             Ok((id, tools.into_iter().map(|(name, _)| name).collect()))
         })

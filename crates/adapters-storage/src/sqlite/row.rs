@@ -26,7 +26,7 @@ impl Column {
     fn corrupt(self) -> StoreError {
         StoreError::Corrupt {
             table: self.table,
-            column: self.column,
+            reason: format!("column {}", self.column),
         }
     }
 

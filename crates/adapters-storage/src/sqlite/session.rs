@@ -145,6 +145,8 @@ impl Row {
             protocol: Revision::new(&self.protocol),
             transport: at("transport").present(Transport::parse(&self.transport))?,
             started_at: at("started_at").time(self.started_at)?,
+            profile: None,
+            metadata: std::collections::BTreeMap::new(),
         };
         Ok(SessionSummary {
             session,

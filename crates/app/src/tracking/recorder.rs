@@ -1,5 +1,6 @@
 //! Writes what happens to the journal, before the reply that it belongs to leaves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -137,6 +138,8 @@ impl Recorder {
             protocol: details.protocol.clone(),
             transport: details.transport,
             started_at: details.started_at,
+            profile: None,
+            metadata: BTreeMap::new(),
         };
         let id = session.id;
         self.append(&Record::SessionOpened(session)).await;
@@ -190,6 +193,10 @@ impl Recorder {
             sequence: details.sequence,
             source: details.source,
             request_bytes: details.request_bytes as u64,
+            continues: None,
+            work_session: None,
+            list_epoch: None,
+            context: None,
         };
         let id = invocation.id;
         if !self.append(&Record::CallOpened(invocation)).await && self.options.is_required {

@@ -46,19 +46,23 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
 pub(super) fn as_json(calls: &[InvocationSummary]) -> Value {
     calls
         .iter()
-        .map(|InvocationSummary { invocation, end }| {
-            json!({
-                "id": invocation.id,
-                "session": invocation.session,
-                "upstream": invocation.upstream,
-                "tool": invocation.tool,
-                "started_at": invocation.started_at,
-                "duration_ms": end.as_ref().map(|end| milliseconds(end.duration_us)),
-                "outcome": end.as_ref().map(|end| end.outcome),
-                "sequence": invocation.sequence,
-                "source": invocation.source,
-            })
-        })
+        .map(
+            |InvocationSummary {
+                 invocation, end, ..
+             }| {
+                json!({
+                    "id": invocation.id,
+                    "session": invocation.session,
+                    "upstream": invocation.upstream,
+                    "tool": invocation.tool,
+                    "started_at": invocation.started_at,
+                    "duration_ms": end.as_ref().map(|end| milliseconds(end.duration_us)),
+                    "outcome": end.as_ref().map(|end| end.outcome),
+                    "sequence": invocation.sequence,
+                    "source": invocation.source,
+                })
+            },
+        )
         .collect()
 }
 
@@ -73,21 +77,25 @@ pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
         Column::Text("OUTCOME"),
         Column::Number("MS"),
     ];
-    let rows = calls.iter().map(|InvocationSummary { invocation, end }| {
-        vec![
-            moment(invocation.started_at),
-            invocation.session.to_string(),
-            invocation.sequence.to_string(),
-            invocation.upstream.to_string(),
-            foreign(invocation.tool.as_str()),
-            end.as_ref()
-                .map_or("in flight", |end| end.outcome.as_str())
-                .to_owned(),
-            end.as_ref()
-                .map(|end| format!("{:.1}", milliseconds(end.duration_us)))
-                .unwrap_or_default(),
-        ]
-    });
+    let rows = calls.iter().map(
+        |InvocationSummary {
+             invocation, end, ..
+         }| {
+            vec![
+                moment(invocation.started_at),
+                invocation.session.to_string(),
+                invocation.sequence.to_string(),
+                invocation.upstream.to_string(),
+                foreign(invocation.tool.as_str()),
+                end.as_ref()
+                    .map_or("in flight", |end| end.outcome.as_str())
+                    .to_owned(),
+                end.as_ref()
+                    .map(|end| format!("{:.1}", milliseconds(end.duration_us)))
+                    .unwrap_or_default(),
+            ]
+        },
+    );
     table(&columns, rows.collect())
 }
 
@@ -122,6 +130,10 @@ mod tests {
                 sequence,
                 source: ToolSource::Shown,
                 request_bytes: 100,
+                continues: None,
+                work_session: None,
+                list_epoch: None,
+                context: None,
             },
             end: outcome.map(|outcome| InvocationEnd {
                 id,
@@ -130,6 +142,8 @@ mod tests {
                 response_bytes: 10,
                 result: None,
             }),
+            request_tokens: None,
+            response_tokens: None,
         }
     }
 

@@ -98,6 +98,8 @@ mod tests {
                 protocol: Revision::new(Revision::V2025_11_25),
                 transport: Transport::StreamableHttp,
                 started_at,
+                profile: None,
+                metadata: std::collections::BTreeMap::new(),
             },
             ended_at: ended_at.map(|at| at.parse().unwrap()),
             n_calls: 3,

@@ -1,11 +1,11 @@
 //! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository).
 
 use riglm_domain::id::{InvocationId, ToolName};
-use riglm_domain::invocation::{InvocationSummary, Outcome};
+use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
 
 use super::UsageStore;
-use super::scene::{apply, call, calls, end, moment, run, session};
+use super::scene::{apply, call, calls, end, moment, run, session, summary};
 use crate::analytics::InvocationFilter;
 
 /// A call is read with every value that was recorded, also those that may be absent.
@@ -23,10 +23,8 @@ pub async fn a_call_is_read_as_it_was_recorded(store: &impl UsageStore) {
     ];
     apply(store, &records).await;
     apply(store, &[Record::CallClosed(bare_end.clone())]).await;
-    let expected = [(full, full_end), (bare, bare_end)].map(|(invocation, end)| {
-        let end = Some(end);
-        InvocationSummary { invocation, end }
-    });
+    let expected = [(full, full_end), (bare, bare_end)]
+        .map(|(invocation, end)| summary(invocation, Some(end)));
     assert_eq!(calls(store).await, expected);
 }
 
@@ -34,10 +32,7 @@ pub async fn a_call_is_read_as_it_was_recorded(store: &impl UsageStore) {
 pub async fn a_call_in_flight_has_no_end(store: &impl UsageStore) {
     let open = call(session(run(1), 1).id, 2);
     apply(store, &[Record::CallOpened(open.clone())]).await;
-    let expected = InvocationSummary {
-        invocation: open,
-        end: None,
-    };
+    let expected = summary(open, None);
     assert_eq!(calls(store).await, [expected]);
     let all = InvocationFilter::default();
     assert_eq!(store.count(&all).await.unwrap(), 1);

@@ -1,5 +1,7 @@
 //! The rows that the clauses are about.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::exchange::Exchange;
@@ -36,6 +38,8 @@ pub fn session(run: RunId, n: u8) -> Session {
         protocol: Revision::new(Revision::V2025_11_25),
         transport: Transport::StreamableHttp,
         started_at: moment(n.into()),
+        profile: None,
+        metadata: BTreeMap::new(),
     }
 }
 
@@ -53,6 +57,10 @@ pub fn call(session: SessionId, n: u8) -> Invocation {
         sequence: n.into(),
         source: ToolSource::Hidden,
         request_bytes: 101,
+        continues: None,
+        work_session: None,
+        list_epoch: None,
+        context: None,
     }
 }
 
@@ -64,6 +72,16 @@ pub fn end(call: &Invocation, outcome: Outcome) -> InvocationEnd {
         duration_us: 1_234,
         response_bytes: 202,
         result: Some(r#"{"content":[]}"#.into()),
+    }
+}
+
+/// Returns a call as it is read whose tokens were not counted.
+pub fn summary(invocation: Invocation, end: Option<InvocationEnd>) -> InvocationSummary {
+    InvocationSummary {
+        invocation,
+        end,
+        request_tokens: None,
+        response_tokens: None,
     }
 }
 
@@ -92,6 +110,7 @@ pub fn page(id: &str, tools: &[&str]) -> ToolListing {
             .map(|name| ToolSighting {
                 name: ToolName::from(*name),
                 content_hash: format!("hash of {name}"),
+                definition: format!("{{\"name\":\"{name}\"}}"),
             })
             .collect(),
     }

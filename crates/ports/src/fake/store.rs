@@ -95,14 +95,27 @@ impl Rows {
                 let row = || InvocationSummary {
                     invocation: call.clone(),
                     end: None,
+                    request_tokens: None,
+                    response_tokens: None,
                 };
                 self.calls.entry(call.id).or_insert_with(row);
             }
             Record::CallClosed(end) => self.close_call(end),
+            Record::CallMeasured(tokens) => {
+                if let Some(call) = self.calls.get_mut(&tokens.id) {
+                    call.request_tokens = call.request_tokens.or(tokens.request);
+                    call.response_tokens = call.response_tokens.or(tokens.response);
+                }
+            }
             Record::Exchanged(exchange) => {
                 let row = || exchange.clone();
                 self.exchanges.entry(exchange.id).or_insert_with(row);
             }
+            Record::ListShown(_)
+            | Record::Searched(_)
+            | Record::ContextGiven(_)
+            | Record::Recommended(_)
+            | Record::FeedbackGiven(_) => {}
             Record::RunLost { run, noticed_at } => self.lose(*run, *noticed_at),
         }
     }

@@ -78,7 +78,14 @@ impl<'a> Folded<'a> {
                 }
             }
             Record::Exchanged(exchange) => self.exchanges.push(exchange),
-            Record::RunLost { .. } => {}
+            // The schema that takes these comes with the next version of it.
+            Record::CallMeasured(_)
+            | Record::ListShown(_)
+            | Record::Searched(_)
+            | Record::ContextGiven(_)
+            | Record::Recommended(_)
+            | Record::FeedbackGiven(_)
+            | Record::RunLost { .. } => {}
         }
     }
 

@@ -1,0 +1,74 @@
+//! Searches for tools, with what they found.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::KeyedHash;
+use crate::id::{SearchId, SessionId};
+use crate::principal::Principal;
+use crate::tool::ToolRef;
+
+/// How good a search judges its own answer to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchQuality {
+    /// The answer fits.
+    High,
+    /// The answer may fit.
+    Medium,
+    /// Nothing fits well.
+    Low,
+}
+
+impl SearchQuality {
+    /// Returns the name under which the grade is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+
+    /// Returns the grade with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::High, Self::Medium, Self::Low]
+            .into_iter()
+            .find(|grade| grade.as_str() == name)
+    }
+}
+
+/// A tool with its score, at its place in an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScoredTool {
+    /// The tool.
+    pub tool: ToolRef,
+    /// Its score; a finite number, larger is better.
+    pub score: f64,
+}
+
+/// One search and its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// Identifies the search.
+    pub id: SearchId,
+    /// The session that searched.
+    pub session: SessionId,
+    /// Whose session that is.
+    pub principal: Principal,
+    /// When it was received.
+    pub searched_at: Timestamp,
+    /// Time to the answer, in microseconds.
+    pub duration_us: u64,
+    /// Keyed hash of the query.
+    pub query_hash: KeyedHash,
+    /// The query with secrets removed, when the operator asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// How good the answer was judged to be.
+    pub quality: SearchQuality,
+    /// What was answered, best first.
+    pub results: Vec<ScoredTool>,
+}

@@ -1,0 +1,24 @@
+//! What clients were doing.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use riglm_domain::context::Context;
+use riglm_domain::id::SessionId;
+
+use super::StoreError;
+
+/// Reads recorded contexts.
+#[async_trait]
+pub trait ContextRepository: Send + Sync + fmt::Debug {
+    /// Returns the newest `limit` contexts by identifier, oldest first, of a session or of all.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn contexts(
+        &self,
+        session: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<Context>, StoreError>;
+}

@@ -1,0 +1,25 @@
+//! Feedback on tools.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use riglm_domain::feedback::Feedback;
+use riglm_domain::tool::ToolRef;
+
+use super::StoreError;
+
+/// Reads recorded feedback.
+#[async_trait]
+pub trait FeedbackRepository: Send + Sync + fmt::Debug {
+    /// Returns the newest `limit` pieces of feedback by identifier, oldest first, on a tool or on
+    /// all.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn feedback(
+        &self,
+        tool: Option<&ToolRef>,
+        limit: u32,
+    ) -> Result<Vec<Feedback>, StoreError>;
+}

@@ -1,0 +1,25 @@
+//! Lists as they were shown.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use riglm_domain::id::SessionId;
+use riglm_domain::list_shown::ListShown;
+
+use super::StoreError;
+
+/// Reads the lists that sessions were shown.
+#[async_trait]
+pub trait ListShownRepository: Send + Sync + fmt::Debug {
+    /// Returns the newest `limit` lists of a session by moment, oldest first. Of several lists of
+    /// one moment the first that was recorded is kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn lists_shown(
+        &self,
+        session: SessionId,
+        limit: u32,
+    ) -> Result<Vec<ListShown>, StoreError>;
+}

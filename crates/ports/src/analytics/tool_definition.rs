@@ -1,0 +1,25 @@
+//! What tools looked like.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::tool::ToolDefinition;
+
+use super::StoreError;
+
+/// Reads the definitions of tools. A definition that was seen again has one row, with the first
+/// and the last moment; one that changed has another row.
+#[async_trait]
+pub trait ToolDefinitionRepository: Send + Sync + fmt::Debug {
+    /// Returns all definitions of an upstream, or of all, ordered by upstream, name, first
+    /// sighting and content hash.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn tool_definitions(
+        &self,
+        upstream: Option<&UpstreamName>,
+    ) -> Result<Vec<ToolDefinition>, StoreError>;
+}
