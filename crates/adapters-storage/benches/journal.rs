@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, SqliteStore};
+use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, Store};
 use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::{Invocation, Outcome};
 use riglm_domain::record::Record;
@@ -44,7 +44,7 @@ impl Journal for Nothing {
 struct GroupCommit(mpsc::Sender<(Record, oneshot::Sender<()>)>);
 
 impl GroupCommit {
-    fn new(store: Arc<SqliteStore>) -> Self {
+    fn new(store: Arc<Store>) -> Self {
         let (sender, mut waiting) = mpsc::channel::<(Record, oneshot::Sender<()>)>(MAX_GROUP);
         tokio::spawn(async move {
             let mut group = Vec::new();
@@ -191,10 +191,11 @@ async fn group_commit(durability: Durability, load: Load) {
     check(&store, load).await;
 }
 
-async fn store(durability: Durability) -> (Arc<SqliteStore>, tempfile::TempDir) {
+async fn store(durability: Durability) -> (Arc<Store>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("riglm.db");
-    let store = SqliteStore::open(&path, durability).await.unwrap();
+    let store = Store::sqlite(path, durability);
+    store.open().await.unwrap();
     (Arc::new(store), dir)
 }
 
@@ -283,7 +284,7 @@ fn durability_name(durability: Durability) -> &'static str {
     }
 }
 
-async fn check(store: &SqliteStore, load: Load) {
+async fn check(store: &Store, load: Load) {
     let count = store.count(&InvocationFilter::default()).await.unwrap();
     assert_eq!(count, u64::from(load.n_callers * load.n_calls_each));
 }

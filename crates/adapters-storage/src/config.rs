@@ -1,12 +1,17 @@
 //! The configuration sections `storage` and `recording`.
 
+mod postgres;
+
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use validator::Validate;
 
+pub use self::postgres::{PostgresConfig, PostgresTls};
+
 /// Where usage is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Validate)]
+#[validate(schema(function = has_what_the_backend_needs))]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageConfig {
     /// Which database holds the rows.
@@ -14,6 +19,9 @@ pub struct StorageConfig {
     /// Read when the backend is `sqlite`.
     #[validate(nested)]
     pub sqlite: SqliteConfig,
+    /// Read when the backend is `postgres`.
+    #[validate(nested)]
+    pub postgres: PostgresConfig,
 }
 
 /// A database that can hold the rows.
@@ -23,6 +31,8 @@ pub enum Backend {
     /// One file beside the proxy.
     #[default]
     Sqlite,
+    /// A PostgreSQL server, which several proxies may share.
+    Postgres,
 }
 
 /// The SQLite database.
@@ -31,6 +41,13 @@ pub enum Backend {
 pub struct SqliteConfig {
     /// The database file; by default `riglm.db` in the data directory.
     pub path: Option<PathBuf>,
+}
+
+fn has_what_the_backend_needs(storage: &StorageConfig) -> Result<(), validator::ValidationError> {
+    if storage.backend == Backend::Postgres {
+        storage.postgres.checked()?;
+    }
+    Ok(())
 }
 
 /// How usage is written.

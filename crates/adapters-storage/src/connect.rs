@@ -14,7 +14,7 @@ use crate::config::{Backend, Durability, RecordingConfig, StorageConfig};
 use crate::error::opening;
 use crate::private_file;
 use crate::spool::{self, SpoolJournal, SpoolOptions};
-use crate::sqlite::SqliteStore;
+use crate::store::Store;
 
 /// The usage store of a running proxy.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Storage {
     /// Reads other requests.
     pub exchanges: Arc<dyn ExchangeRepository>,
     spool: Arc<SpoolJournal>,
-    store: SqliteStore,
+    store: Store,
 }
 
 impl Storage {
@@ -67,7 +67,7 @@ pub struct Readers {
     pub invocations: Arc<dyn InvocationRepository>,
     /// Reads other requests.
     pub exchanges: Arc<dyn ExchangeRepository>,
-    store: SqliteStore,
+    store: Store,
 }
 
 impl Readers {
@@ -144,14 +144,19 @@ async fn open_store(
     storage: &StorageConfig,
     data_dir: &Path,
     durability: Durability,
-) -> Result<SqliteStore, StoreError> {
-    match storage.backend {
+) -> Result<Store, StoreError> {
+    let store = match storage.backend {
         Backend::Sqlite => {
             let path = storage.sqlite.path.clone();
-            let path = path.unwrap_or_else(|| data_dir.join("riglm.db"));
-            SqliteStore::open(&path, durability).await
+            Store::sqlite(
+                path.unwrap_or_else(|| data_dir.join("riglm.db")),
+                durability,
+            )
         }
-    }
+        Backend::Postgres => Store::postgres(storage.postgres.clone()),
+    };
+    store.open().await?;
+    Ok(store)
 }
 
 fn spool_dir(data_dir: &Path) -> PathBuf {

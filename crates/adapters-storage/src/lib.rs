@@ -5,16 +5,22 @@
 
 mod config;
 mod connect;
+mod counts;
+mod database;
 mod error;
 mod key;
 mod private_file;
+mod repository;
+mod sink;
 mod spool;
-mod sqlite;
+mod store;
+mod value;
 
 pub use config::{
-    Backend, Durability, RecordingConfig, RecordingMode, SqliteConfig, StorageConfig,
+    Backend, Durability, PostgresConfig, PostgresTls, RecordingConfig, RecordingMode, SqliteConfig,
+    StorageConfig,
 };
 pub use connect::{Readers, Storage, open, open_reader};
 pub use key::keyed_hasher;
 pub use spool::{SpoolJournal, SpoolOptions};
-pub use sqlite::SqliteStore;
+pub use store::Store;

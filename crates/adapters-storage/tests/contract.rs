@@ -1,32 +1,48 @@
-//! The store in SQLite keeps the contract of the usage store.
+//! The store keeps the contract of the usage store in either database.
 #![expect(
     clippy::unwrap_used,
     reason = "a store that cannot be opened fails the test"
 )]
 
+#[path = "place/schema.rs"]
+mod schema;
+
 use std::ops::Deref;
 
-use riglm_adapters_storage::{Durability, SqliteStore};
+use riglm_adapters_storage::{Durability, Store};
 
-/// A store in a directory of its own.
-struct Fresh {
-    store: SqliteStore,
-    _dir: tempfile::TempDir,
+use crate::schema::Schema;
+
+/// A store of its own, and what it lives in.
+struct Fresh<L> {
+    store: Store,
+    _place: L,
 }
 
-impl Deref for Fresh {
-    type Target = SqliteStore;
+impl<L> Deref for Fresh<L> {
+    type Target = Store;
 
-    fn deref(&self) -> &SqliteStore {
+    fn deref(&self) -> &Store {
         &self.store
     }
 }
 
-async fn fresh() -> Fresh {
+async fn in_sqlite() -> Fresh<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("riglm.db");
-    let store = SqliteStore::open(&path, Durability::Process).await.unwrap();
-    Fresh { store, _dir: dir }
+    let store = Store::sqlite(dir.path().join("riglm.db"), Durability::Process);
+    store.open().await.unwrap();
+    Fresh { store, _place: dir }
 }
 
-riglm_ports::usage_store_contract!(sqlite, fresh());
+async fn in_postgres() -> Fresh<Schema> {
+    let schema = Schema::new();
+    let store = Store::postgres(schema.config());
+    store.open().await.unwrap();
+    Fresh {
+        store,
+        _place: schema,
+    }
+}
+
+riglm_ports::usage_store_contract!(sqlite, in_sqlite());
+riglm_ports::usage_store_contract!(postgres, in_postgres());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, SqliteStore};
+use riglm_adapters_storage::{Durability, SpoolJournal, SpoolOptions, Store};
 use riglm_domain::id::RunId;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
@@ -50,9 +50,10 @@ impl Scene {
             .unwrap()
     }
 
-    pub(crate) async fn sqlite(&self) -> Arc<SqliteStore> {
-        let path = self.dir.path().join("riglm.db");
-        Arc::new(SqliteStore::open(&path, Durability::Process).await.unwrap())
+    pub(crate) async fn sqlite(&self) -> Arc<Store> {
+        let store = Store::sqlite(self.dir.path().join("riglm.db"), Durability::Process);
+        store.open().await.unwrap();
+        Arc::new(store)
     }
 }
 

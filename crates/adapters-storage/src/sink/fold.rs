@@ -3,10 +3,15 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use riglm_domain::context::Context;
 use riglm_domain::exchange::Exchange;
+use riglm_domain::feedback::Feedback;
 use riglm_domain::id::{InvocationId, SessionId};
-use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome};
+use riglm_domain::invocation::{CallTokens, Invocation, InvocationEnd, Outcome};
+use riglm_domain::list_shown::ListShown;
+use riglm_domain::recommendation::Recommendation;
 use riglm_domain::record::Record;
+use riglm_domain::search::Search;
 use riglm_domain::session::Session;
 use riglm_domain::tool::ToolListing;
 
@@ -25,6 +30,12 @@ pub(super) struct Folded<'a> {
     pub(super) pages: Vec<(&'a ToolListing, Timestamp)>,
     pub(super) listed: Vec<(SessionId, &'a str, Timestamp)>,
     pub(super) exchanges: Vec<&'a Exchange>,
+    pub(super) tokens: Vec<&'a CallTokens>,
+    pub(super) lists_shown: Vec<&'a ListShown>,
+    pub(super) searches: Vec<&'a Search>,
+    pub(super) contexts: Vec<&'a Context>,
+    pub(super) recommendations: Vec<&'a Recommendation>,
+    pub(super) feedback: Vec<&'a Feedback>,
     /// In the order in which the batch first names them.
     calls: Vec<Call<'a>>,
     places: HashMap<InvocationId, usize>,
@@ -35,6 +46,15 @@ impl<'a> Folded<'a> {
         let mut folded = Self::default();
         for record in records {
             folded.add(record);
+        }
+        folded
+    }
+
+    /// Returns a batch of nothing but ends of calls.
+    pub(super) fn of_ends(ends: &'a [InvocationEnd]) -> Self {
+        let mut folded = Self::default();
+        for end in ends {
+            folded.call(end.id).end = Some(end);
         }
         folded
     }
@@ -78,14 +98,13 @@ impl<'a> Folded<'a> {
                 }
             }
             Record::Exchanged(exchange) => self.exchanges.push(exchange),
-            // The schema that takes these comes with the next version of it.
-            Record::CallMeasured(_)
-            | Record::ListShown(_)
-            | Record::Searched(_)
-            | Record::ContextGiven(_)
-            | Record::Recommended(_)
-            | Record::FeedbackGiven(_)
-            | Record::RunLost { .. } => {}
+            Record::CallMeasured(tokens) => self.tokens.push(tokens),
+            Record::ListShown(list) => self.lists_shown.push(list),
+            Record::Searched(search) => self.searches.push(search),
+            Record::ContextGiven(context) => self.contexts.push(context),
+            Record::Recommended(recommendation) => self.recommendations.push(recommendation),
+            Record::FeedbackGiven(feedback) => self.feedback.push(feedback),
+            Record::RunLost { .. } => {}
         }
     }
 

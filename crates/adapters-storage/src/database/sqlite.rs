@@ -1,24 +1,17 @@
-//! The usage store in one SQLite file.
+//! One SQLite file.
 //!
 //! One connection writes, a few read: SQLite has one writer at a time anyway, and in WAL mode
-//! readers do not wait for it. SQL is literal text, one file for each aggregate.
+//! readers do not wait for it.
 
-mod exchange;
-mod invocation;
-mod listing;
-mod migrate;
-mod row;
-mod session;
-mod sink;
-
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{SqliteConnection, SqlitePool};
 use tokio::time::{Instant, sleep};
 
+use super::migrate;
 use crate::config::Durability;
 use crate::error::opening;
 use crate::private_file;
@@ -36,14 +29,15 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many readers work at the same time.
 const MAX_READERS: u32 = 4;
 
-/// Sessions, calls and other requests in a SQLite database.
-#[derive(Clone, Debug)]
-pub struct SqliteStore {
+/// A database in a file.
+#[derive(Debug)]
+pub(crate) struct SqliteDatabase {
+    path: PathBuf,
     writer: SqlitePool,
     readers: SqlitePool,
 }
 
-impl SqliteStore {
+impl SqliteDatabase {
     /// Opens the database at `path`, creates it when missing and brings its schema up to date.
     ///
     /// The directory must exist. The file, and with it the files that SQLite puts beside it, is
@@ -53,7 +47,7 @@ impl SqliteStore {
     ///
     /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
     /// written then. Returns [`StoreError::Open`] when the file is no database or cannot be used.
-    pub async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+    pub(crate) async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
         private_file::ensure(path).map_err(opening(path))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -66,7 +60,7 @@ impl SqliteStore {
             .foreign_keys(false)
             .busy_timeout(BUSY_TIMEOUT);
         let writer = connect_writer(&options).await.map_err(opening(path))?;
-        if let Err(error) = migrate::to_latest(&writer, path).await {
+        if let Err(error) = migrate::sqlite(&writer, path).await {
             writer.close().await;
             return Err(error);
         }
@@ -75,11 +69,50 @@ impl SqliteStore {
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .connect_lazy_with(options.read_only(true));
-        Ok(Self { writer, readers })
+        Ok(Self {
+            path: path.into(),
+            writer,
+            readers,
+        })
     }
 
-    /// Closes all connections; statements in progress end first.
-    pub async fn close(&self) {
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the connection that writes.
+    pub(crate) fn writer(&self) -> &SqlitePool {
+        &self.writer
+    }
+
+    /// Returns the connections that read.
+    pub(crate) fn readers(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    pub(super) async fn rows(
+        &self,
+        statement: &'static str,
+        parameter: String,
+    ) -> Result<Vec<String>, sqlx::Error> {
+        let mut connection = self.readers.acquire().await?;
+        rows(&mut connection, statement, parameter).await
+    }
+
+    pub(super) async fn begin(
+        &self,
+    ) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
+        self.writer.begin_with("BEGIN IMMEDIATE").await
+    }
+
+    pub(super) async fn begin_reading(
+        &self,
+    ) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
+        self.readers.begin().await
+    }
+
+    pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
@@ -114,4 +147,27 @@ fn is_busy(error: &sqlx::Error) -> bool {
     // The low byte of an extended result code is the primary one.
     code.and_then(|code| code.parse::<u32>().ok())
         .is_some_and(|code| code & 0xff == SQLITE_BUSY)
+}
+
+pub(super) async fn rows(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    parameter: String,
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(statement)
+        .bind(parameter)
+        .fetch_all(connection)
+        .await
+}
+
+pub(super) async fn execute(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    parameter: String,
+) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query(statement)
+        .bind(parameter)
+        .execute(connection)
+        .await?;
+    Ok(done.rows_affected())
 }

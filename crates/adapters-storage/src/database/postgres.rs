@@ -1,0 +1,139 @@
+//! A schema in a PostgreSQL database.
+
+use std::time::Duration;
+
+use riglm_ports::analytics::StoreError;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool};
+
+use super::{WriteLock, migrate, nul};
+use crate::config::PostgresConfig;
+use crate::error::server_name;
+
+/// How long a statement waits for a lock that another transaction holds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a transaction may do nothing: the lock of a process that hangs is free again then.
+const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A database on a server.
+#[derive(Debug)]
+pub(crate) struct PostgresDatabase {
+    schema: String,
+    pool: PgPool,
+}
+
+impl PostgresDatabase {
+    /// Connects to the server, creates the schema when missing and brings it up to date.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
+    /// written then. Returns [`StoreError::Open`] when the server cannot be reached or refuses.
+    pub(crate) async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
+        let options = config.connect_options()?;
+        let name = server_name(&options);
+        let opening = |source: sqlx::Error| StoreError::Open {
+            what: name.clone(),
+            source: source.into(),
+        };
+        let pool = PgPoolOptions::new()
+            .max_connections(config.max_connections)
+            .acquire_timeout(config.connect_timeout)
+            .connect_with(with_timeouts(options, config))
+            .await
+            .map_err(opening)?;
+        if let Err(error) = migrate::postgres(&pool, &config.schema, &name).await {
+            pool.close().await;
+            return Err(error);
+        }
+        Ok(Self {
+            schema: config.schema.clone(),
+            pool,
+        })
+    }
+
+    /// Returns the connections.
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Returns the name of the schema.
+    pub(crate) fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    pub(super) async fn rows(
+        &self,
+        statement: &'static str,
+        parameter: String,
+    ) -> Result<Vec<String>, sqlx::Error> {
+        let mut connection = self.pool.acquire().await?;
+        rows(&mut connection, statement, parameter).await
+    }
+
+    /// Begins a transaction that has the lock. Writers of one kind follow each other, so that none
+    /// of them meets rows that another one is about to write.
+    pub(super) async fn begin(
+        &self,
+        lock: WriteLock,
+    ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+        let mut transaction = self.pool.begin().await?;
+        sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || current_schema()), $1)")
+            .bind(match lock {
+                WriteLock::Usage => 1,
+                WriteLock::Decisions => 2,
+            })
+            .execute(&mut *transaction)
+            .await?;
+        Ok(transaction)
+    }
+
+    pub(super) async fn begin_reading(
+        &self,
+    ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+        self.pool
+            .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            .await
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn with_timeouts(options: PgConnectOptions, config: &PostgresConfig) -> PgConnectOptions {
+    let millis = |duration: Duration| duration.as_millis().to_string();
+    options.application_name("riglm").options([
+        ("search_path", config.schema.clone()),
+        ("statement_timeout", millis(config.statement_timeout)),
+        ("lock_timeout", millis(LOCK_TIMEOUT)),
+        (
+            "idle_in_transaction_session_timeout",
+            millis(IDLE_TRANSACTION_TIMEOUT),
+        ),
+    ])
+}
+
+pub(super) async fn rows(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    parameter: String,
+) -> Result<Vec<String>, sqlx::Error> {
+    let rows: Vec<String> = sqlx::query_scalar(statement)
+        .bind(nul::escaped(&parameter).into_owned())
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(nul::unescaped).collect())
+}
+
+pub(super) async fn execute(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    parameter: String,
+) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query(statement)
+        .bind(nul::escaped(&parameter).into_owned())
+        .execute(connection)
+        .await?;
+    Ok(done.rows_affected())
+}

@@ -1,0 +1,116 @@
+//! Recorded requests other than tool calls.
+
+use async_trait::async_trait;
+use riglm_domain::exchange::Exchange;
+use riglm_domain::id::{ExchangeId, SessionId, UpstreamName};
+use riglm_domain::invocation::Outcome;
+use riglm_domain::principal::Principal;
+use riglm_ports::analytics::{ExchangeRepository, StoreError};
+use serde::Deserialize;
+
+use crate::database::{Rows, Statement, Transaction};
+use crate::store::Store;
+use crate::value::{Micros, saturated};
+
+const INSERT: Statement = Statement {
+    table: "exchanges",
+    sqlite: "
+        INSERT INTO exchanges (
+            id, session, principal, upstream, method, target, started_at, duration_us, outcome)
+        SELECT
+            unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
+            value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8
+        FROM jsonb_each(?1)
+        WHERE true
+        ON CONFLICT (id) DO NOTHING",
+    postgres: "
+        INSERT INTO exchanges (
+            id, session, principal, upstream, method, target, started_at, duration_us, outcome)
+        SELECT
+            (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, value ->> 4,
+            value ->> 5, (value ->> 6)::bigint, (value ->> 7)::bigint, value ->> 8
+        FROM jsonb_array_elements($1::jsonb)
+        ON CONFLICT (id) DO NOTHING",
+};
+
+const SELECT_NEWEST: Statement = Statement {
+    table: "exchanges",
+    sqlite: "
+        SELECT json_array(
+            hex(id), hex(session), principal, upstream, method, target, started_at, duration_us,
+            outcome)
+        FROM exchanges
+        WHERE session = unhex(?1 ->> 0, '-')
+        ORDER BY started_at DESC, id DESC
+        LIMIT ?1 ->> 1",
+    postgres: "
+        SELECT json_build_array(
+            id, session, principal, upstream, method, target, started_at, duration_us,
+            outcome)::text
+        FROM exchanges
+        WHERE session = ($1::jsonb ->> 0)::uuid
+        ORDER BY started_at DESC, id DESC
+        LIMIT ($1::jsonb ->> 1)::bigint",
+};
+
+/// Writes requests that ended.
+pub(crate) async fn write(
+    transaction: &mut Transaction,
+    exchanges: &[&Exchange],
+) -> Result<(), StoreError> {
+    let rows = exchanges.iter().map(|exchange| {
+        (
+            exchange.id,
+            exchange.session,
+            &exchange.principal,
+            &exchange.upstream,
+            &exchange.method,
+            &exchange.target,
+            Micros(exchange.started_at),
+            saturated(exchange.duration_us),
+            exchange.outcome,
+        )
+    });
+    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+#[async_trait]
+impl ExchangeRepository for Store {
+    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
+        let database = self.database().await?;
+        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &(session, limit)).await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Row(
+    ExchangeId,
+    SessionId,
+    Principal,
+    UpstreamName,
+    String,
+    Option<String>,
+    Micros,
+    u64,
+    Outcome,
+);
+
+impl From<Row> for Exchange {
+    fn from(row: Row) -> Self {
+        let Row(id, session, principal, upstream, method, target, started_at, duration_us, outcome) =
+            row;
+        Self {
+            id,
+            session,
+            principal,
+            upstream,
+            method,
+            target,
+            started_at: started_at.0,
+            duration_us,
+            outcome,
+        }
+    }
+}

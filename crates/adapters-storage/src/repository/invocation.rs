@@ -1,0 +1,334 @@
+//! Tool calls.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::invocation::{
+    CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource,
+};
+use riglm_domain::principal::Principal;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository, StoreError};
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::database::{Rows, Statement, Transaction};
+use crate::store::Store;
+use crate::value::{Micros, saturated};
+
+const OPEN: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        INSERT INTO invocations (
+            id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
+            sequence, source, request_bytes, continues, work_session, list_epoch, context,
+            outcome, duration_us, response_bytes, result)
+        SELECT
+            unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
+            value ->> 4, unhex(value ->> 5), value ->> 6, value ->> 7, value ->> 8, value ->> 9,
+            value ->> 10, unhex(value ->> 11, '-'), unhex(value ->> 12, '-'), value ->> 13,
+            unhex(value ->> 14, '-'), value ->> 15, value ->> 16, value ->> 17, value ->> 18
+        FROM jsonb_each(?1)
+        WHERE true
+        ON CONFLICT (id) DO UPDATE SET
+            outcome = excluded.outcome,
+            duration_us = excluded.duration_us,
+            response_bytes = excluded.response_bytes,
+            result = excluded.result
+        WHERE excluded.outcome IS NOT NULL
+            AND (outcome IS NULL OR (outcome = 'unknown' AND excluded.outcome <> 'unknown'))",
+    postgres: "
+        INSERT INTO invocations (
+            id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
+            sequence, source, request_bytes, continues, work_session, list_epoch, context,
+            outcome, duration_us, response_bytes, result)
+        SELECT
+            (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, value ->> 4,
+            decode(value ->> 5, 'hex'), value ->> 6, (value ->> 7)::bigint,
+            (value ->> 8)::bigint, value ->> 9, (value ->> 10)::bigint, (value ->> 11)::uuid,
+            (value ->> 12)::uuid, (value ->> 13)::bigint, (value ->> 14)::uuid, value ->> 15,
+            (value ->> 16)::bigint, (value ->> 17)::bigint, value ->> 18
+        FROM jsonb_array_elements($1::jsonb)
+        ON CONFLICT (id) DO UPDATE SET
+            outcome = excluded.outcome,
+            duration_us = excluded.duration_us,
+            response_bytes = excluded.response_bytes,
+            result = excluded.result
+        WHERE excluded.outcome IS NOT NULL
+            AND (invocations.outcome IS NULL
+                OR (invocations.outcome = 'unknown' AND excluded.outcome <> 'unknown'))",
+};
+
+const CLOSE: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        UPDATE invocations
+        SET outcome = ended.value ->> 1,
+            duration_us = ended.value ->> 2,
+            response_bytes = ended.value ->> 3,
+            result = ended.value ->> 4
+        FROM jsonb_each(?1) AS ended
+        WHERE invocations.id = unhex(ended.value ->> 0, '-')
+            AND (outcome IS NULL OR (outcome = 'unknown' AND ended.value ->> 1 <> 'unknown'))",
+    postgres: "
+        UPDATE invocations
+        SET outcome = ended.value ->> 1,
+            duration_us = (ended.value ->> 2)::bigint,
+            response_bytes = (ended.value ->> 3)::bigint,
+            result = ended.value ->> 4
+        FROM jsonb_array_elements($1::jsonb) AS ended
+        WHERE invocations.id = (ended.value ->> 0)::uuid
+            AND (outcome IS NULL OR (outcome = 'unknown' AND ended.value ->> 1 <> 'unknown'))",
+};
+
+/// The first count of each text stays.
+const MEASURE: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        UPDATE invocations
+        SET request_tokens = coalesce(request_tokens, measured.value ->> 1),
+            response_tokens = coalesce(response_tokens, measured.value ->> 2)
+        FROM jsonb_each(?1) AS measured
+        WHERE invocations.id = unhex(measured.value ->> 0, '-')",
+    postgres: "
+        UPDATE invocations
+        SET request_tokens = coalesce(request_tokens, (measured.value ->> 1)::bigint),
+            response_tokens = coalesce(response_tokens, (measured.value ->> 2)::bigint)
+        FROM jsonb_array_elements($1::jsonb) AS measured
+        WHERE invocations.id = (measured.value ->> 0)::uuid",
+};
+
+/// A statement that reads the newest calls that fit a condition. Parameters: session, tool, limit.
+macro_rules! select_newest {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "invocations",
+            sqlite: concat!(
+                "SELECT json_array(
+                    hex(id), hex(session), principal, upstream, tool, hex(arguments_hash),
+                    arguments, started_at, sequence, source, request_bytes,
+                    iif(continues IS NULL, NULL, hex(continues)),
+                    iif(work_session IS NULL, NULL, hex(work_session)), list_epoch,
+                    iif(context IS NULL, NULL, hex(context)), outcome, duration_us,
+                    response_bytes, result, request_tokens, response_tokens)
+                FROM invocations ",
+                $sqlite,
+                " ORDER BY id DESC LIMIT ?1 ->> 2"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(
+                    id, session, principal, upstream, tool, encode(arguments_hash, 'hex'),
+                    arguments, started_at, sequence, source, request_bytes, continues,
+                    work_session, list_epoch, context, outcome, duration_us, response_bytes,
+                    result, request_tokens, response_tokens)::text
+                FROM invocations ",
+                $postgres,
+                " ORDER BY id DESC LIMIT ($1::jsonb ->> 2)::bigint"
+            ),
+        }
+    };
+}
+
+/// A statement that counts the calls that fit a condition, with the same parameters.
+macro_rules! count {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "invocations",
+            sqlite: concat!(
+                "SELECT json_array(count(*)) FROM invocations ",
+                $sqlite,
+                " LIMIT ?1 ->> 2"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(count(*))::text FROM invocations ",
+                $postgres,
+                " LIMIT ($1::jsonb ->> 2)::bigint"
+            ),
+        }
+    };
+}
+
+/// Returns the statement with the conditions that the filter asks for, so that each one has the
+/// index that fits.
+macro_rules! filtered {
+    ($filter:expr, $statement:ident) => {
+        match ($filter.session, &$filter.tool) {
+            (None, None) => $statement!("", ""),
+            (Some(_), None) => $statement!(
+                "WHERE session = unhex(?1 ->> 0, '-')",
+                "WHERE session = ($1::jsonb ->> 0)::uuid"
+            ),
+            // PostgreSQL has an index of the beginnings of names, which may be too long for one.
+            (None, Some(_)) => $statement!(
+                "WHERE tool = ?1 ->> 1",
+                "WHERE left(tool, 200) = left($1::jsonb ->> 1, 200) AND tool = $1::jsonb ->> 1"
+            ),
+            // The plus keeps the planner from the index of the tool, which is the longer one to
+            // walk.
+            (Some(_), Some(_)) => $statement!(
+                "WHERE session = unhex(?1 ->> 0, '-') AND +tool = ?1 ->> 1",
+                "WHERE session = ($1::jsonb ->> 0)::uuid AND tool = $1::jsonb ->> 1"
+            ),
+        }
+    };
+}
+
+/// Writes calls that began, with their ends where known.
+pub(crate) async fn write_opened<'a>(
+    transaction: &mut Transaction,
+    calls: impl Iterator<Item = (&'a Invocation, Option<&'a InvocationEnd>)>,
+) -> Result<(), StoreError> {
+    let rows = calls.map(|(call, end)| NewRow(call, end));
+    transaction.write(&OPEN, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+/// Writes the ends of calls that began before. An end whose beginning was lost makes no row.
+pub(crate) async fn write_closed<'a>(
+    transaction: &mut Transaction,
+    ends: impl Iterator<Item = &'a InvocationEnd>,
+) -> Result<(), StoreError> {
+    let rows = ends.map(|end| {
+        (
+            end.id,
+            end.outcome,
+            saturated(end.duration_us),
+            saturated(end.response_bytes),
+            &end.result,
+        )
+    });
+    transaction.write(&CLOSE, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+/// Writes how many tokens calls have.
+pub(crate) async fn write_tokens(
+    transaction: &mut Transaction,
+    tokens: &[&CallTokens],
+) -> Result<(), StoreError> {
+    // A statement changes a row once: what is said of a call in several records is joined.
+    let mut joined: BTreeMap<InvocationId, (Option<u64>, Option<u64>)> = BTreeMap::new();
+    for tokens in tokens {
+        let (request, response) = joined.entry(tokens.id).or_default();
+        *request = request.or(tokens.request);
+        *response = response.or(tokens.response);
+    }
+    let rows = (joined.into_iter())
+        .map(|(id, (request, response))| (id, request.map(saturated), response.map(saturated)));
+    transaction.write(&MEASURE, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+#[async_trait]
+impl InvocationRepository for Store {
+    async fn invocations(
+        &self,
+        filter: &InvocationFilter,
+        limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (filter.session, &filter.tool, limit);
+        let newest: Vec<Row> = database
+            .rows(&filtered!(filter, select_newest), &parameter)
+            .await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+
+    async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
+        let database = self.database().await?;
+        let parameter = (filter.session, &filter.tool, 1);
+        let row: Option<(u64,)> = database.row(&filtered!(filter, count), &parameter).await?;
+        Ok(row.map_or(0, |(count,)| count))
+    }
+}
+
+/// The columns of a new row, written as one array: tuples may have 16 elements at most.
+struct NewRow<'a>(&'a Invocation, Option<&'a InvocationEnd>);
+
+impl Serialize for NewRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(call, end) = self;
+        let mut row = serializer.serialize_seq(Some(19))?;
+        row.serialize_element(&call.id)?;
+        row.serialize_element(&call.session)?;
+        row.serialize_element(&call.principal)?;
+        row.serialize_element(&call.upstream)?;
+        row.serialize_element(&call.tool)?;
+        row.serialize_element(&call.arguments_hash)?;
+        row.serialize_element(&call.arguments)?;
+        row.serialize_element(&Micros(call.started_at))?;
+        row.serialize_element(&saturated(call.sequence))?;
+        row.serialize_element(&call.source)?;
+        row.serialize_element(&saturated(call.request_bytes))?;
+        row.serialize_element(&call.continues)?;
+        row.serialize_element(&call.work_session)?;
+        row.serialize_element(&call.list_epoch.map(saturated))?;
+        row.serialize_element(&call.context)?;
+        row.serialize_element(&end.map(|end| end.outcome))?;
+        row.serialize_element(&end.map(|end| saturated(end.duration_us)))?;
+        row.serialize_element(&end.map(|end| saturated(end.response_bytes)))?;
+        row.serialize_element(&end.and_then(|end| end.result.as_deref()))?;
+        row.end()
+    }
+}
+
+/// The columns in the order of the statement.
+#[derive(Deserialize)]
+struct Row {
+    id: InvocationId,
+    session: SessionId,
+    principal: Principal,
+    upstream: UpstreamName,
+    tool: ToolName,
+    arguments_hash: KeyedHash,
+    arguments: Option<String>,
+    started_at: Micros,
+    sequence: u64,
+    source: ToolSource,
+    request_bytes: u64,
+    continues: Option<InvocationId>,
+    work_session: Option<WorkSessionId>,
+    list_epoch: Option<u64>,
+    context: Option<ContextId>,
+    outcome: Option<Outcome>,
+    duration_us: Option<u64>,
+    response_bytes: Option<u64>,
+    result: Option<String>,
+    request_tokens: Option<u64>,
+    response_tokens: Option<u64>,
+}
+
+impl From<Row> for InvocationSummary {
+    fn from(row: Row) -> Self {
+        let end = row.outcome.map(|outcome| InvocationEnd {
+            id: row.id,
+            outcome,
+            duration_us: row.duration_us.unwrap_or(0),
+            response_bytes: row.response_bytes.unwrap_or(0),
+            result: row.result,
+        });
+        Self {
+            invocation: Invocation {
+                id: row.id,
+                session: row.session,
+                principal: row.principal,
+                upstream: row.upstream,
+                tool: row.tool,
+                arguments_hash: row.arguments_hash,
+                arguments: row.arguments,
+                started_at: row.started_at.0,
+                sequence: row.sequence,
+                source: row.source,
+                request_bytes: row.request_bytes,
+                continues: row.continues,
+                work_session: row.work_session,
+                list_epoch: row.list_epoch,
+                context: row.context,
+            },
+            end,
+            request_tokens: row.request_tokens,
+            response_tokens: row.response_tokens,
+        }
+    }
+}

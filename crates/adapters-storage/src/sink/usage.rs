@@ -1,0 +1,184 @@
+//! What a batch of records does to the counts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use riglm_domain::id::{InvocationId, SessionId};
+use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome};
+use riglm_domain::principal::Principal;
+use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::usage::{CountedCall, SessionTool, UsageChange};
+use riglm_ports::analytics::StoreError;
+
+use super::fold::Folded;
+use crate::counts::{self, KnownCall};
+use crate::database::Transaction;
+
+/// The change, and the rows that belong to it.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    counts: UsageChange,
+    names: BTreeMap<ToolKey, ToolRef>,
+    session_tools: Vec<(SessionId, Principal, SessionTool)>,
+}
+
+/// A call that has no row yet and is counted.
+struct NewCall<'a> {
+    session: SessionId,
+    principal: &'a Principal,
+    counted: CountedCall,
+}
+
+/// Returns what the batch changes, compared with the rows that are there.
+pub(super) async fn change(
+    transaction: &mut Transaction,
+    batch: &Folded<'_>,
+) -> Result<Change, StoreError> {
+    let mut change = Change::default();
+    let ids: Vec<InvocationId> = (batch.calls().map(|(call, _)| call.id))
+        .chain(batch.ends().map(|end| end.id))
+        .collect();
+    if ids.is_empty() {
+        return Ok(change);
+    }
+    let known = counts::known_calls(transaction, &ids).await?;
+    for end in batch.ends() {
+        if let Some(call) = known.get(&end.id) {
+            change.end(call, end);
+        }
+    }
+    let mut new = Vec::new();
+    for (call, end) in batch.calls() {
+        match (known.get(&call.id), end) {
+            (Some(known), Some(end)) => change.end(known, end),
+            (Some(_), None) => {}
+            (None, end) => new.extend(change.open(call, end)),
+        }
+    }
+    if !new.is_empty() {
+        change.follow(transaction, &new).await?;
+        change.use_in_sessions(transaction, &new).await?;
+    }
+    Ok(change)
+}
+
+/// Writes the change, after the rows.
+pub(super) async fn write(transaction: &mut Transaction, change: Change) -> Result<(), StoreError> {
+    counts::name_tools(transaction, &change.names).await?;
+    counts::put_session_tools(transaction, &change.session_tools).await?;
+    counts::apply(transaction, change.counts).await
+}
+
+impl Change {
+    /// A call that has a row ends, or it becomes known how.
+    fn end(&mut self, call: &KnownCall, end: &InvocationEnd) {
+        let takes_place = match call.outcome {
+            None => true,
+            Some(Outcome::Unknown) => end.outcome != Outcome::Unknown,
+            Some(_) => false,
+        };
+        if let Some(before) = &call.counted
+            && takes_place
+        {
+            let after = CountedCall {
+                outcome: Some(end.outcome),
+                duration_us: end.duration_us,
+                ..*before
+            };
+            self.counts.remove_call(&call.principal, before);
+            self.counts.add_call(&call.principal, &after);
+            // The name may be missing where the counts of an older version were made anew.
+            self.names
+                .entry(before.tool)
+                .or_insert_with(|| call.tool.clone());
+        }
+    }
+
+    /// A call begins, and may have ended.
+    fn open<'a>(
+        &mut self,
+        call: &'a Invocation,
+        end: Option<&InvocationEnd>,
+    ) -> Option<NewCall<'a>> {
+        let counted = CountedCall::new(call, end)?;
+        self.counts.add_call(&call.principal, &counted);
+        self.names.entry(counted.tool).or_insert_with(|| ToolRef {
+            upstream: call.upstream.clone(),
+            tool: call.tool.clone(),
+        });
+        Some(NewCall {
+            session: call.session,
+            principal: &call.principal,
+            counted,
+        })
+    }
+
+    /// Counts which of the new calls follow which, and which others.
+    async fn follow(
+        &mut self,
+        transaction: &mut Transaction,
+        new: &[NewCall<'_>],
+    ) -> Result<(), StoreError> {
+        let mut places: HashSet<(SessionId, u64)> = HashSet::new();
+        let mut by_place: HashMap<(SessionId, u64), Vec<ToolKey>> = HashMap::new();
+        for call in new {
+            let sequence = call.counted.sequence;
+            places.extend(sequence.checked_sub(1).map(|before| (call.session, before)));
+            places.extend(sequence.checked_add(1).map(|after| (call.session, after)));
+            by_place
+                .entry((call.session, sequence))
+                .or_default()
+                .push(call.counted.tool);
+        }
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_unstable();
+        let known = counts::neighbours(transaction, &places).await?;
+        for call in new {
+            let tool = call.counted.tool;
+            let at = |sequence| (call.session, sequence);
+            if let Some(before) = call.counted.sequence.checked_sub(1).map(at) {
+                let earlier = [known.get(&before), by_place.get(&before)];
+                for from in earlier.into_iter().flatten().flatten() {
+                    self.counts.count_transition(call.principal, *from, tool, 1);
+                }
+            }
+            // Those among the new ones are counted from the later side.
+            if let Some(after) = call.counted.sequence.checked_add(1).map(at) {
+                for to in known.get(&after).into_iter().flatten() {
+                    self.counts.count_transition(call.principal, tool, *to, 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts which tools the sessions of the new calls came to use.
+    async fn use_in_sessions(
+        &mut self,
+        transaction: &mut Transaction,
+        new: &[NewCall<'_>],
+    ) -> Result<(), StoreError> {
+        let mut by_session: BTreeMap<SessionId, Vec<&NewCall<'_>>> = BTreeMap::new();
+        for call in new {
+            by_session.entry(call.session).or_default().push(call);
+        }
+        let sessions: Vec<SessionId> = by_session.keys().copied().collect();
+        let mut known = counts::session_tools_of(transaction, &sessions).await?;
+        for (session, calls) in by_session {
+            let before = known.remove(&session).unwrap_or_default();
+            let mut after = before.clone();
+            let mut has_changed = false;
+            for call in &calls {
+                has_changed |= after.note(&call.counted);
+            }
+            let Some(first) = calls.first().filter(|_| has_changed) else {
+                continue;
+            };
+            let principal = first.principal;
+            self.counts.change_session(principal, &before, &after);
+            let changed = (after.iter()).filter(|tool| before.get(tool.tool) != Some(tool));
+            self.session_tools
+                .extend(changed.map(|tool| (session, principal.clone(), *tool)));
+        }
+        Ok(())
+    }
+}
