@@ -11,10 +11,11 @@ use riglm_tests::envelope::raw_at;
 use riglm_tests::fixture::Transport;
 use riglm_tests::messages::{call, initialize};
 use riglm_tests::process::{descendants, eventually, survivors};
-use riglm_tests::riglm::{Options, Riglm, rows};
+use riglm_tests::riglm::{Options, Riglm, read_store, rows};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use crate::postgres::{Schema, as_texts};
 use crate::{odd, odd_over_stdio};
 use riglm_tests::fixture::Upstream;
 
@@ -57,13 +58,14 @@ async fn call_on(client: RawClient, name: String, acknowledged: Acknowledged) {
 /// first call took from the start of the proxy.
 async fn round(
     upstream: &Upstream,
+    options: &Options,
     data_dir: &Path,
     number: usize,
     n_replies: usize,
     acknowledged: &Acknowledged,
 ) -> Duration {
     let start = Instant::now();
-    let mut riglm = Riglm::serve(upstream, data_dir, &Options::default()).await;
+    let mut riglm = Riglm::serve(upstream, data_dir, options).await;
     let mut callers = JoinSet::new();
     let mut first_call = Duration::ZERO;
     for caller in 0..CALLERS {
@@ -95,20 +97,36 @@ async fn round(
     first_call
 }
 
-async fn kill_again_and_again(upstream: &Upstream) {
+async fn kill_again_and_again(upstream: &Upstream, options: &Options) {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let acknowledged = Acknowledged::default();
     let mut slowest_start = Duration::ZERO;
     for number in 0..n_rounds() {
         // Different counts reach different moments of the writing.
         let n_replies = 40 + 17 * (number % 11);
-        let first_call = round(upstream, data_dir.path(), number, n_replies, &acknowledged).await;
+        let first_call = round(
+            upstream,
+            options,
+            data_dir.path(),
+            number,
+            n_replies,
+            &acknowledged,
+        )
+        .await;
         slowest_start = slowest_start.max(first_call);
     }
     // A start takes over what the last crash left behind.
-    let mut riglm = Riglm::serve(upstream, data_dir.path(), &Options::default()).await;
+    let mut riglm = Riglm::serve(upstream, data_dir.path(), options).await;
     riglm.stop().await;
-    let rows = rows(data_dir.path(), &["calls", "--json", "--limit", "4000000"]).await;
+    let configured = options.read_arguments(data_dir.path());
+    let read = |arguments: &[&str]| {
+        let all = arguments.iter().map(|argument| (*argument).to_owned());
+        all.chain(configured.clone()).collect::<Vec<_>>()
+    };
+    let check = read_store(data_dir.path(), &as_texts(&read(&["db", "check"]))).await;
+    assert!(check.trim_end().ends_with("ok"), "{check}");
+    let listed = read(&["calls", "--json", "--limit", "4000000"]);
+    let rows = rows(data_dir.path(), &as_texts(&listed)).await;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for tool in rows.iter().filter_map(|row| row["tool"].as_str()) {
         *counts.entry(tool).or_default() += 1;
@@ -152,11 +170,18 @@ async fn kill_again_and_again(upstream: &Upstream) {
 
 #[tokio::test]
 async fn no_acknowledged_call_is_lost_or_doubled_with_a_stdio_server() {
-    kill_again_and_again(&odd_over_stdio()).await;
+    kill_again_and_again(&odd_over_stdio(), &Options::default()).await;
 }
 
 #[tokio::test]
 async fn no_acknowledged_call_is_lost_or_doubled_with_an_http_server() {
     let upstream = odd().start(Transport::Streamable).await;
-    kill_again_and_again(&upstream).await;
+    kill_again_and_again(&upstream, &Options::default()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn no_acknowledged_call_is_lost_or_doubled_with_postgres() {
+    let schema = Schema::new();
+    kill_again_and_again(&odd_over_stdio(), &schema.options()).await;
 }

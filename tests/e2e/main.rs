@@ -2,7 +2,10 @@
 
 mod crash;
 mod data_at_rest;
+mod faults;
+mod postgres;
 mod recording;
+mod replicas;
 
 use riglm_tests::fixture::{Server, Upstream};
 

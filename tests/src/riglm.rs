@@ -15,6 +15,9 @@ use crate::process::{self, Process};
 /// How long the proxy may take until it listens.
 const START: Duration = Duration::from_secs(20);
 
+/// The name of the configuration file in the data directory.
+const CONFIGURATION: &str = "test.toml";
+
 /// How the proxy is started, beyond what every test needs.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -32,6 +35,15 @@ impl Options {
         Self {
             configuration: Some(toml.to_owned()),
             ..Self::default()
+        }
+    }
+
+    /// Returns the arguments by which a command reads what a proxy with these options wrote.
+    pub fn read_arguments(&self, data_dir: &Path) -> Vec<String> {
+        let file = data_dir.join(CONFIGURATION);
+        match self.configuration {
+            Some(_) => vec!["--config".into(), file.display().to_string()],
+            None => Vec::new(),
         }
     }
 }
@@ -166,12 +178,17 @@ pub fn serve_command(
     mode: &[&str],
 ) -> tokio::process::Command {
     let mut command = process::command(binary::riglm(), &["serve"]);
-    command
-        .args(mode)
-        .args(["--strategy", "none", "--control", "off"]);
+    command.args(mode).args(["--strategy", "none"]);
+    if !options
+        .arguments
+        .iter()
+        .any(|argument| argument == "--control")
+    {
+        command.args(["--control", "off"]);
+    }
     command.arg("--data-dir").arg(data_dir);
     if let Some(text) = &options.configuration {
-        let file = data_dir.join("test.toml");
+        let file = data_dir.join(CONFIGURATION);
         std::fs::write(&file, text).expect("the configuration can be written");
         command.arg("--config").arg(file);
     }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::id::RunId;
-use riglm_ports::analytics::{
-    ExchangeRepository, InvocationRepository, Journal, SessionRepository, StoreError,
-};
+use riglm_ports::analytics::{Journal, StoreError};
 use riglm_ports::clock::Clock;
 
 use crate::config::{Backend, Durability, RecordingConfig, StorageConfig};
+use crate::damage;
 use crate::error::opening;
 use crate::private_file;
 use crate::spool::{self, SpoolJournal, SpoolOptions};
@@ -22,14 +21,10 @@ use crate::store::Store;
 pub struct Storage {
     /// Takes the records.
     pub journal: Arc<dyn Journal>,
-    /// Reads sessions.
-    pub sessions: Arc<dyn SessionRepository>,
-    /// Reads tool calls.
-    pub invocations: Arc<dyn InvocationRepository>,
-    /// Reads other requests.
-    pub exchanges: Arc<dyn ExchangeRepository>,
+    /// Reads them, and keeps what is decided.
+    pub store: Store,
     spool: Arc<SpoolJournal>,
-    store: Store,
+    damage: Option<String>,
 }
 
 impl Storage {
@@ -41,6 +36,12 @@ impl Storage {
     /// Returns how many bytes of records wait for the database.
     pub fn waiting_bytes(&self) -> u64 {
         self.spool.waiting_bytes()
+    }
+
+    /// Returns what was wrong with the database at the start, if it was damaged and is another one
+    /// since.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Waits until the repositories show every record appended before this call; returns whether
@@ -57,35 +58,17 @@ impl Storage {
     }
 }
 
-/// The usage store of a process that only looks at it.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Readers {
-    /// Reads sessions.
-    pub sessions: Arc<dyn SessionRepository>,
-    /// Reads tool calls.
-    pub invocations: Arc<dyn InvocationRepository>,
-    /// Reads other requests.
-    pub exchanges: Arc<dyn ExchangeRepository>,
-    store: Store,
-}
-
-impl Readers {
-    /// Closes the database.
-    pub async fn close(self) {
-        self.store.close().await;
-    }
-}
-
 /// Opens the usage store for the proxy and creates what is missing of it, `data_dir` included.
 ///
 /// `run` is new for each start. What dead runs left in the spool is carried to the database in
-/// the background.
+/// the background. A database that cannot be reached is no error: records wait in the spool until
+/// it can. A damaged file is moved aside, and an empty one takes its place.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Open`] when the directory, the spool or the database cannot be opened and
-/// [`StoreError::NewerSchema`] when a newer version made the database.
+/// Returns [`StoreError::Open`] when the directory or the spool cannot be opened,
+/// [`StoreError::NewerSchema`] when a newer version made the database, and
+/// [`StoreError::Refused`] when a server does not let us in.
 pub async fn open(
     storage: &StorageConfig,
     recording: &RecordingConfig,
@@ -94,7 +77,20 @@ pub async fn open(
     clock: &dyn Clock,
 ) -> Result<Storage, StoreError> {
     private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
-    let store = open_store(storage, data_dir, recording.durability).await?;
+    let store = store(storage, data_dir, recording.durability);
+    let (store, damage) = match database_file(storage, data_dir) {
+        Some(path) => damage::without(store, &path, clock.now()).await?,
+        None => (store, None),
+    };
+    if let Err(error) = store.open().await {
+        match error {
+            StoreError::NewerSchema { .. } | StoreError::Refused { .. } => return Err(error),
+            error => tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the database cannot be used, records wait in the spool: {error}"
+            ),
+        }
+    }
     let options = SpoolOptions {
         durability: recording.durability,
         max_bytes: recording.spool_max_bytes,
@@ -103,14 +99,11 @@ pub async fn open(
     let sink = Arc::new(store.clone());
     let spool =
         Arc::new(SpoolJournal::open(&spool_dir(data_dir), options, run, sink, clock.now()).await?);
-    let repositories = Arc::new(store.clone());
     Ok(Storage {
         journal: spool.clone(),
-        sessions: repositories.clone(),
-        invocations: repositories.clone(),
-        exchanges: repositories,
-        spool,
         store,
+        spool,
+        damage,
     })
 }
 
@@ -121,42 +114,38 @@ pub async fn open(
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Open`] when `data_dir` does not exist, without creating anything, and the
-/// errors of [`open`].
+/// Returns [`StoreError::Open`] when `data_dir` does not exist, without creating anything, and
+/// when the database cannot be reached or used, [`StoreError::Damaged`] for a damaged file, and
+/// the other errors of [`open`].
 pub async fn open_reader(
     storage: &StorageConfig,
     data_dir: &Path,
     clock: &dyn Clock,
-) -> Result<Readers, StoreError> {
+) -> Result<Store, StoreError> {
     std::fs::read_dir(data_dir).map_err(opening(data_dir))?;
-    let store = open_store(storage, data_dir, Durability::Process).await?;
+    let store = store(storage, data_dir, Durability::Process);
+    store.open().await?;
     spool::import(&spool_dir(data_dir), &store, clock.now()).await?;
-    let repositories = Arc::new(store.clone());
-    Ok(Readers {
-        sessions: repositories.clone(),
-        invocations: repositories.clone(),
-        exchanges: repositories,
-        store,
-    })
+    Ok(store)
 }
 
-async fn open_store(
-    storage: &StorageConfig,
-    data_dir: &Path,
-    durability: Durability,
-) -> Result<Store, StoreError> {
-    let store = match storage.backend {
+/// Returns the store that is configured, which is not opened yet.
+fn store(storage: &StorageConfig, data_dir: &Path, durability: Durability) -> Store {
+    match database_file(storage, data_dir) {
+        Some(path) => Store::sqlite(path, durability),
+        None => Store::postgres(storage.postgres.clone()),
+    }
+}
+
+/// Returns the file of the database, if it is one.
+fn database_file(storage: &StorageConfig, data_dir: &Path) -> Option<PathBuf> {
+    match storage.backend {
         Backend::Sqlite => {
             let path = storage.sqlite.path.clone();
-            Store::sqlite(
-                path.unwrap_or_else(|| data_dir.join("riglm.db")),
-                durability,
-            )
+            Some(path.unwrap_or_else(|| data_dir.join("riglm.db")))
         }
-        Backend::Postgres => Store::postgres(storage.postgres.clone()),
-    };
-    store.open().await?;
-    Ok(store)
+        Backend::Postgres => None,
+    }
 }
 
 fn spool_dir(data_dir: &Path) -> PathBuf {

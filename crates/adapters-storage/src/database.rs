@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer as _};
 
 pub(crate) use self::postgres::PostgresDatabase;
 pub(crate) use self::sqlite::SqliteDatabase;
-use crate::error::failing;
+use crate::error::{doing, failing};
 
 /// A statement in the words of each database. The parameter is `?1` in one and `$1` in the other.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Database {
             Self::Sqlite(database) => database.rows(statement.sqlite, parameter).await,
             Self::Postgres(database) => database.rows(statement.postgres, parameter).await,
         };
-        decoded(statement, rows.map_err(failing("read rows"))?)
+        decoded(statement, rows.map_err(doing("read rows"))?)
     }
 
     /// Runs a statement that gives one row at most.
@@ -79,7 +79,7 @@ impl Database {
             Self::Sqlite(database) => database.begin().await.map(Transaction::Sqlite),
             Self::Postgres(database) => database.begin(lock).await.map(Transaction::Postgres),
         }
-        .map_err(failing("begin to write"))
+        .map_err(doing("begin to write"))
     }
 
     /// Begins to read what does not change until the transaction ends.
@@ -88,7 +88,7 @@ impl Database {
             Self::Sqlite(database) => database.begin_reading().await.map(Transaction::Sqlite),
             Self::Postgres(database) => database.begin_reading().await.map(Transaction::Postgres),
         }
-        .map_err(failing("begin to read"))
+        .map_err(doing("begin to read"))
     }
 
     /// Closes all connections; statements in progress end first.
@@ -123,7 +123,7 @@ impl Transaction {
                 postgres::rows(&mut **connection, statement.postgres, parameter).await
             }
         };
-        decoded(statement, rows.map_err(failing("read rows"))?)
+        decoded(statement, rows.map_err(doing("read rows"))?)
     }
 
     /// Runs a statement that gives one row at most.
@@ -165,7 +165,7 @@ impl Transaction {
                 postgres::execute(&mut **connection, statement.postgres, parameter).await
             }
         }
-        .map_err(failing("write rows"))
+        .map_err(doing("write rows"))
     }
 
     /// Makes everything take effect.
@@ -174,7 +174,7 @@ impl Transaction {
             Self::Sqlite(transaction) => transaction.commit().await,
             Self::Postgres(transaction) => transaction.commit().await,
         }
-        .map_err(failing("commit"))
+        .map_err(doing("commit"))
     }
 }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use riglm_ports::analytics::StoreError;
+use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteError;
 
 /// Returns a function that wraps the cause of a failed opening of `path`.
 pub(crate) fn opening<E>(path: &Path) -> impl FnOnce(E) -> StoreError
@@ -32,6 +34,72 @@ where
     move |source| StoreError::Failed {
         operation,
         source: source.into(),
+    }
+}
+
+/// Returns a function that wraps the error of a statement.
+pub(crate) fn doing(operation: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+    move |error| {
+        if is_damage(&error) {
+            StoreError::Damaged {
+                what: "the database".into(),
+                reason: error.to_string(),
+            }
+        } else {
+            failing(operation)(error)
+        }
+    }
+}
+
+/// Returns what an error of SQLite means for the file at `path`.
+pub(crate) fn opening_file(path: &Path) -> impl FnOnce(sqlx::Error) -> StoreError {
+    move |error| {
+        if is_damage(&error) {
+            StoreError::Damaged {
+                what: path.display().to_string(),
+                reason: error.to_string(),
+            }
+        } else {
+            opening(path)(error)
+        }
+    }
+}
+
+/// Returns whether the error says that the file is no sound database.
+pub(crate) fn is_damage(error: &sqlx::Error) -> bool {
+    const SQLITE_CORRUPT: u32 = 11;
+    const SQLITE_NOTADB: u32 = 26;
+    matches!(sqlite_code(error), Some(SQLITE_CORRUPT | SQLITE_NOTADB))
+}
+
+/// Returns whether another connection is in the way.
+pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    sqlite_code(error) == Some(SQLITE_BUSY)
+}
+
+/// Returns the primary result code of SQLite, which is the low byte of an extended one.
+fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
+    let error = error.as_database_error()?;
+    error.try_downcast_ref::<SqliteError>()?;
+    let code = error.code()?.parse::<u32>().ok()?;
+    Some(code & 0xff)
+}
+
+/// Returns what an error of a server means that was to be connected to.
+pub(crate) fn opening_server(what: &str) -> impl FnOnce(sqlx::Error) -> StoreError {
+    /// Invalid authorization, invalid password, no such database, no such schema.
+    const REFUSALS: [&str; 5] = ["28000", "28P01", "3D000", "3F000", "42501"];
+    move |error| {
+        let code = error.as_database_error().and_then(DatabaseError::code);
+        if code.is_some_and(|code| REFUSALS.contains(&code.as_ref())) {
+            StoreError::Refused {
+                what: what.to_owned(),
+                reason: error.to_string(),
+            }
+        } else {
+            opening_named(what.to_owned())(error)
+        }
     }
 }
 

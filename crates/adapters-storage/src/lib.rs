@@ -6,6 +6,7 @@
 mod config;
 mod connect;
 mod counts;
+mod damage;
 mod database;
 mod error;
 mod key;
@@ -20,7 +21,7 @@ pub use config::{
     Backend, Durability, PostgresConfig, PostgresTls, RecordingConfig, RecordingMode, SqliteConfig,
     StorageConfig,
 };
-pub use connect::{Readers, Storage, open, open_reader};
+pub use connect::{Storage, open, open_reader};
 pub use key::keyed_hasher;
 pub use spool::{SpoolJournal, SpoolOptions};
 pub use store::Store;

@@ -18,7 +18,7 @@ use riglm_ports::analytics::{RecordSink, StoreError};
 
 use self::fold::Folded;
 use crate::counts;
-use crate::database::{Transaction, WriteLock};
+use crate::database::{Database, Transaction, WriteLock};
 use crate::repository::{exchange, invocation, session, tool_definition};
 use crate::store::Store;
 
@@ -28,19 +28,24 @@ impl RecordSink for Store {
         if records.is_empty() {
             return Ok(());
         }
-        let mut transaction = self.database().await?.begin(WriteLock::Usage).await?;
-        // What a lost run left open is closed at its place among the records.
-        for part in records.split_inclusive(|record| matches!(record, Record::RunLost { .. })) {
-            write(&mut transaction, &Folded::new(part)).await?;
-            if let Some(Record::RunLost { run, noticed_at }) = part.last() {
-                let open = counts::open_calls_of(&mut transaction, *run).await?;
-                let ends: Vec<_> = open.into_iter().map(unknown_end).collect();
-                write(&mut transaction, &Folded::of_ends(&ends)).await?;
-                session::write_lost(&mut transaction, *run, *noticed_at).await?;
-            }
-        }
-        transaction.commit().await
+        let applied = apply(self.database().await?, records).await;
+        self.noting_damage(applied)
     }
+}
+
+async fn apply(database: &Database, records: &[Record]) -> Result<(), StoreError> {
+    let mut transaction = database.begin(WriteLock::Usage).await?;
+    // What a lost run left open is closed at its place among the records.
+    for part in records.split_inclusive(|record| matches!(record, Record::RunLost { .. })) {
+        write(&mut transaction, &Folded::new(part)).await?;
+        if let Some(Record::RunLost { run, noticed_at }) = part.last() {
+            let open = counts::open_calls_of(&mut transaction, *run).await?;
+            let ends: Vec<_> = open.into_iter().map(unknown_end).collect();
+            write(&mut transaction, &Folded::of_ends(&ends)).await?;
+            session::write_lost(&mut transaction, *run, *noticed_at).await?;
+        }
+    }
+    transaction.commit().await
 }
 
 /// Returns the end of a call of which nothing more is known, nor how long it ran.

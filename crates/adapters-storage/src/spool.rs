@@ -11,7 +11,7 @@ mod apply;
 mod drainer;
 mod flusher;
 mod journal;
-mod lock;
+pub(crate) mod lock;
 mod reader;
 mod recovery;
 mod segment;

@@ -7,7 +7,9 @@ use riglm_ports::analytics::StoreError;
 use tokio::sync::OnceCell;
 
 use crate::config::{Durability, PostgresConfig};
+use crate::damage;
 use crate::database::{Database, PostgresDatabase, SqliteDatabase};
+use crate::error::is_damage;
 
 /// Everything that is stored, in SQLite or PostgreSQL. Implements every repository, the sink of
 /// records and the upkeep.
@@ -24,7 +26,7 @@ struct Inner {
 }
 
 /// Where the database is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Place {
     Sqlite {
         path: PathBuf,
@@ -78,6 +80,32 @@ impl Store {
                 }
             })
             .await
+    }
+
+    /// Returns a store in the same place, which is not opened yet.
+    pub(crate) fn reopened(&self) -> Self {
+        Self::new(self.0.place.clone())
+    }
+
+    /// Returns what is wrong with the file of an open database, if it is a file and anything is.
+    pub(crate) async fn quick_check(&self) -> Option<String> {
+        match self.0.database.get()? {
+            Database::Sqlite(database) => match database.quick_check().await {
+                Ok(finding) => finding,
+                Err(error) => is_damage(&error).then(|| error.to_string()),
+            },
+            Database::Postgres(_) => None,
+        }
+    }
+
+    /// Returns the outcome, having taken note of it if it means that the file is damaged.
+    pub(crate) fn noting_damage<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let (Err(StoreError::Damaged { .. }), Place::Sqlite { path, .. }) =
+            (&outcome, &self.0.place)
+        {
+            damage::note(path);
+        }
+        outcome
     }
 
     /// Closes all connections; statements in progress end first.

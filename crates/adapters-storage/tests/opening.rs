@@ -15,7 +15,10 @@ use riglm_adapters_storage::{
 use riglm_domain::id::{InvocationId, RunId};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
-use riglm_ports::analytics::{InvocationFilter, Journal as _, StoreError};
+use riglm_ports::analytics::{
+    ExchangeRepository as _, InvocationFilter, InvocationRepository as _, Journal as _,
+    SessionRepository as _, StoreError,
+};
 use riglm_ports::contract::scene::{call, end, moment, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore};
 
@@ -34,7 +37,7 @@ async fn outcomes(data_dir: &Path) -> Vec<Option<Outcome>> {
         .await
         .unwrap();
     let all = InvocationFilter::default();
-    let calls = readers.invocations.invocations(&all, 9).await.unwrap();
+    let calls = readers.invocations(&all, 9).await.unwrap();
     readers.close().await;
     calls
         .iter()
@@ -64,6 +67,19 @@ async fn spooled(data_dir: &Path) -> SpoolJournal {
     journal
 }
 
+/// Records a call that ended well.
+async fn record_a_call(storage: &Storage) {
+    let session = session(run(1), 1);
+    let call = call(session.id, 2);
+    for record in [
+        Record::SessionOpened(session),
+        Record::CallOpened(call.clone()),
+        Record::CallClosed(end(&call, Outcome::Ok)),
+    ] {
+        storage.journal.append(&record).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn what_is_recorded_is_read_in_the_same_run_and_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -78,11 +94,8 @@ async fn what_is_recorded_is_read_in_the_same_run_and_later() {
         storage.journal.append(&record).await.unwrap();
     }
     assert!(storage.settled(DEADLINE).await);
-    assert_eq!(storage.sessions.sessions(9).await.unwrap()[0].n_calls, 1);
-    assert_eq!(
-        storage.exchanges.exchanges(session.id, 9).await.unwrap(),
-        []
-    );
+    assert_eq!(storage.store.sessions(9).await.unwrap()[0].n_calls, 1);
+    assert_eq!(storage.store.exchanges(session.id, 9).await.unwrap(), []);
     assert_eq!(storage.dropped_records(), 0);
     storage.close().await;
     assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok)]);
@@ -123,11 +136,7 @@ async fn a_reader_beside_a_busy_run_sees_every_answered_call() {
             .await
             .unwrap();
         let all = InvocationFilter::default();
-        let calls = readers
-            .invocations
-            .invocations(&all, u32::MAX)
-            .await
-            .unwrap();
+        let calls = readers.invocations(&all, u32::MAX).await.unwrap();
         readers.close().await;
         let n_ended = calls.iter().filter(|call| call.end.is_some()).count();
         assert_eq!(i64::try_from(n_ended).unwrap(), n_answered);
@@ -206,11 +215,69 @@ async fn a_newer_schema_is_refused_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused() {
+async fn a_file_that_is_no_database_is_moved_aside() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("riglm.db"), "no database ".repeat(1_000)).unwrap();
-    let error = start(dir.path(), run(1)).await.unwrap_err();
-    assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
+    let rubbish = "no database ".repeat(1_000);
+    std::fs::write(dir.path().join("riglm.db"), &rubbish).unwrap();
+    let storage = start(dir.path(), run(1)).await.unwrap();
+    let damage = storage.damage().unwrap().to_owned();
+    record_a_call(&storage).await;
+    storage.close().await;
+    assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok)]);
+    let aside = dir.path().join("riglm.db.damaged-1800000000");
+    assert!(damage.contains(&aside.display().to_string()), "{damage}");
+    assert_eq!(std::fs::read_to_string(aside).unwrap(), rubbish);
+    let again = start(dir.path(), run(2)).await.unwrap();
+    assert_eq!(again.damage(), None);
+    again.close().await;
+}
+
+#[tokio::test]
+async fn a_database_with_a_broken_page_is_moved_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = start(dir.path(), run(1)).await.unwrap();
+    record_a_call(&storage).await;
+    storage.close().await;
+    let path = dir.path().join("riglm.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let storage = start(dir.path(), run(2)).await.unwrap();
+    assert!(storage.damage().is_some());
+    assert_eq!(
+        storage
+            .store
+            .count(&InvocationFilter::default())
+            .await
+            .unwrap(),
+        0
+    );
+    storage.close().await;
+}
+
+#[tokio::test]
+async fn a_path_that_is_no_file_is_moved_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("riglm.db")).unwrap();
+    let storage = start(dir.path(), run(1)).await.unwrap();
+    assert!(storage.damage().is_some());
+    record_a_call(&storage).await;
+    storage.close().await;
+    assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok)]);
+}
+
+#[tokio::test]
+async fn who_only_reads_moves_nothing_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    std::fs::write(&path, "no database ".repeat(1_000)).unwrap();
+    let clock = ManualClock::default();
+    let error = open_reader(&StorageConfig::default(), dir.path(), &clock)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
+    assert!(path.exists());
 }
 
 #[cfg(unix)]

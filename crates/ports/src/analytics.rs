@@ -74,6 +74,14 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The server does not let us in, or has no such database: waiting does not help.
+    #[error("{what} refuses: {reason}")]
+    Refused {
+        /// The server.
+        what: String,
+        /// What it said.
+        reason: String,
+    },
     /// A statement or a write failed.
     #[error("failed to {operation}")]
     Failed {

@@ -1,7 +1,9 @@
 //! The schema: one numbered file for each change, the same numbers for both databases, embedded in
 //! the binary.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
 use sqlx::migrate::{Migrate, Migrator};
@@ -9,14 +11,18 @@ use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 
 use super::Transaction;
 use crate::counts;
-use crate::error::{failing, opening, opening_named};
+use crate::error::{failing, opening, opening_file, opening_named, opening_server};
 use crate::private_file;
+use crate::spool::lock;
 
 static SQLITE: Migrator = sqlx::migrate!("../../migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// The version of the schema that brought the counts: calls of older ones are counted then.
 const FIRST_WITH_COUNTS: i64 = 2;
+
+/// How often the lock of another process that migrates is looked at.
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// Returns the newest version that this build knows.
 pub(crate) fn newest() -> i64 {
@@ -41,9 +47,9 @@ fn newest_of(migrations: &Migrator) -> i64 {
 /// that this build does not know.
 pub(super) async fn sqlite(writer: &SqlitePool, path: &Path) -> Result<(), StoreError> {
     let found = {
-        let mut connection = writer.acquire().await.map_err(opening(path))?;
+        let mut connection = writer.acquire().await.map_err(opening_file(path))?;
         let found = sqlite_version(&mut connection).await;
-        found.map_err(opening(path))?
+        found.map_err(opening_file(path))?
     };
     let known = newest_of(&SQLITE);
     if found > known {
@@ -58,10 +64,10 @@ pub(super) async fn sqlite(writer: &SqlitePool, path: &Path) -> Result<(), Store
     let mut transaction = writer
         .begin_with("BEGIN IMMEDIATE")
         .await
-        .map_err(opening(path))?;
+        .map_err(opening_file(path))?;
     let found = sqlite_version(&mut transaction)
         .await
-        .map_err(opening(path))?;
+        .map_err(opening_file(path))?;
     migrated(&SQLITE, &mut *transaction, found)
         .await
         .map_err(opening(path))?;
@@ -77,7 +83,7 @@ pub(super) async fn sqlite(writer: &SqlitePool, path: &Path) -> Result<(), Store
 ///
 /// As for [`sqlite`].
 pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<(), StoreError> {
-    let unusable = |source: sqlx::Error| opening_named(name.to_owned())(source);
+    let unusable = |error: sqlx::Error| opening_server(name)(error);
     let known = newest_of(&POSTGRES);
     let mut transaction = pool.begin().await.map_err(unusable)?;
     // Not by the name of the current schema, which there may not be yet.
@@ -175,14 +181,21 @@ pub(crate) fn backup_of(path: &Path, version: i64) -> PathBuf {
 async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), StoreError> {
     let copying = "copy the database before its migration";
     let copy = backup_of(path, version);
+    let with_suffix = |suffix| {
+        let mut name = copy.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    // Of several processes that start at once, one copies and the others find it done.
+    let _lock = hold(&with_suffix(".lock"))
+        .await
+        .map_err(failing(copying))?;
     if copy.exists() {
         return Ok(());
     }
-    let mut draft = copy.clone().into_os_string();
-    draft.push(format!(".{}", std::process::id()));
-    let draft = PathBuf::from(draft);
+    let draft = with_suffix(".part");
     match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(failing(copying)(error));
         }
         _ => {}
@@ -203,4 +216,14 @@ async fn back_up(writer: &SqlitePool, path: &Path, version: i64) -> Result<(), S
         copy.display()
     );
     Ok(())
+}
+
+/// Waits until this process alone has the lock.
+async fn hold(path: &Path) -> io::Result<std::fs::File> {
+    loop {
+        if let Some(held) = lock::try_hold(path)? {
+            return Ok(held);
+        }
+        tokio::time::sleep(LOCK_POLL).await;
+    }
 }

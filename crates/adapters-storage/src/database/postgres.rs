@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgPool};
 
 use super::{WriteLock, migrate, nul};
 use crate::config::PostgresConfig;
-use crate::error::server_name;
+use crate::error::{opening_server, server_name};
 
 /// How long a statement waits for a lock that another transaction holds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,20 +28,17 @@ impl PostgresDatabase {
     /// # Errors
     ///
     /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
-    /// written then. Returns [`StoreError::Open`] when the server cannot be reached or refuses.
+    /// written then. Returns [`StoreError::Refused`] when the server does not let us in and
+    /// [`StoreError::Open`] when it cannot be reached.
     pub(crate) async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
         let options = config.connect_options()?;
         let name = server_name(&options);
-        let opening = |source: sqlx::Error| StoreError::Open {
-            what: name.clone(),
-            source: source.into(),
-        };
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.connect_timeout)
             .connect_with(with_timeouts(options, config))
             .await
-            .map_err(opening)?;
+            .map_err(opening_server(&name))?;
         if let Err(error) = migrate::postgres(&pool, &config.schema, &name).await {
             pool.close().await;
             return Err(error);

@@ -3,6 +3,7 @@
 //! One connection writes, a few read: SQLite has one writer at a time anyway, and in WAL mode
 //! readers do not wait for it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,15 +14,13 @@ use tokio::time::{Instant, sleep};
 
 use super::migrate;
 use crate::config::Durability;
-use crate::error::opening;
+use crate::error::{is_busy, opening, opening_file};
 use crate::private_file;
 
 /// How long a statement waits for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often opening is tried again while another process is in the way.
 const BUSY_POLL: Duration = Duration::from_millis(10);
-/// The result code of SQLite for a file that another connection has locked.
-const SQLITE_BUSY: u32 = 5;
 /// The size in bytes to which the write-ahead log shrinks after a checkpoint.
 const WAL_BYTES: u32 = 16 * 1024 * 1024;
 /// How long a reader waits for one of the reading connections.
@@ -46,9 +45,10 @@ impl SqliteDatabase {
     /// # Errors
     ///
     /// Returns [`StoreError::NewerSchema`] when a newer version made the schema; nothing is
-    /// written then. Returns [`StoreError::Open`] when the file is no database or cannot be used.
+    /// written then. Returns [`StoreError::Damaged`] when the file is no database or may not be
+    /// used, and [`StoreError::Open`] when it cannot be used now.
     pub(crate) async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
-        private_file::ensure(path).map_err(opening(path))?;
+        private_file::ensure(path).map_err(|error| unusable(path, error))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
@@ -59,7 +59,7 @@ impl SqliteDatabase {
             .pragma("journal_size_limit", WAL_BYTES.to_string())
             .foreign_keys(false)
             .busy_timeout(BUSY_TIMEOUT);
-        let writer = connect_writer(&options).await.map_err(opening(path))?;
+        let writer = connect_writer(&options).await.map_err(opening_file(path))?;
         if let Err(error) = migrate::sqlite(&writer, path).await {
             writer.close().await;
             return Err(error);
@@ -74,6 +74,15 @@ impl SqliteDatabase {
             writer,
             readers,
         })
+    }
+
+    /// Returns what is wrong with the file, if a look at every page that takes no longer than its
+    /// reading finds anything.
+    pub(crate) async fn quick_check(&self) -> Result<Option<String>, sqlx::Error> {
+        let finding: String = sqlx::query_scalar("PRAGMA quick_check(1)")
+            .fetch_one(&self.readers)
+            .await?;
+        Ok((finding != "ok").then_some(finding))
     }
 
     /// Returns the path of the file.
@@ -118,6 +127,20 @@ impl SqliteDatabase {
     }
 }
 
+/// Returns what it means that the file cannot be opened at all. One that is there and that we may
+/// not use stays so; whether the disk is full or writable may change.
+fn unusable(path: &Path, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory if path.exists() => {
+            StoreError::Damaged {
+                what: path.display().to_string(),
+                reason: error.to_string(),
+            }
+        }
+        _ => opening(path)(error),
+    }
+}
+
 /// Opens the writing connection, with patience: the switch of a new file to WAL mode, which every
 /// process that starts tries, does not wait for others by itself.
 async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
@@ -137,16 +160,6 @@ async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool, sq
             connected => return connected,
         }
     }
-}
-
-/// Returns whether another connection is in the way.
-fn is_busy(error: &sqlx::Error) -> bool {
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
-    // The low byte of an extended result code is the primary one.
-    code.and_then(|code| code.parse::<u32>().ok())
-        .is_some_and(|code| code & 0xff == SQLITE_BUSY)
 }
 
 pub(super) async fn rows(

@@ -23,7 +23,7 @@ pub(super) fn of_run(run_dir: &Path) -> PathBuf {
 
 /// Creates the file when missing and locks it; `None` when another handle holds it. Dropping the
 /// file releases the lock.
-pub(super) fn try_hold(path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn try_hold(path: &Path) -> io::Result<Option<File>> {
     let file = private_file::options()
         .append(true)
         .create(true)

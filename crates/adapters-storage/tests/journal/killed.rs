@@ -9,7 +9,7 @@ use riglm_adapters_storage::{RecordingConfig, StorageConfig, open, open_reader};
 use riglm_domain::id::{InvocationId, RunId};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
-use riglm_ports::analytics::InvocationFilter;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, SessionRepository as _};
 use riglm_ports::contract::scene::{call, end, moment, run, session};
 use riglm_ports::fake::ManualClock;
 
@@ -41,12 +41,8 @@ async fn no_acknowledged_call_is_lost_or_doubled_by_kills() {
     .await
     .unwrap();
     let all = InvocationFilter::default();
-    let calls = readers
-        .invocations
-        .invocations(&all, u32::MAX)
-        .await
-        .unwrap();
-    let sessions = readers.sessions.sessions(u32::MAX).await.unwrap();
+    let calls = readers.invocations(&all, u32::MAX).await.unwrap();
+    let sessions = readers.sessions(u32::MAX).await.unwrap();
     readers.close().await;
     let outcomes: HashMap<_, _> = calls
         .iter()

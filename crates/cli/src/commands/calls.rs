@@ -5,7 +5,7 @@ use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_domain::id::ToolName;
 use riglm_domain::invocation::InvocationSummary;
-use riglm_ports::analytics::InvocationFilter;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _};
 use serde_json::{Value, json};
 
 use super::table::{Column, foreign, moment, table};
@@ -15,19 +15,16 @@ use crate::output::print;
 
 /// Prints the calls that the arguments ask for.
 pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()> {
-    let readers = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let filter = InvocationFilter {
         session: arguments.session,
         tool: arguments.tool.as_deref().map(ToolName::from),
     };
-    let n_calls = readers.invocations.count(&filter).await?;
+    let n_calls = store.count(&filter).await?;
     if arguments.count {
         return Ok(print(&n_calls.to_string())?);
     }
-    let calls = readers
-        .invocations
-        .invocations(&filter, arguments.limit)
-        .await?;
+    let calls = store.invocations(&filter, arguments.limit).await?;
     if n_calls > u64::from(arguments.limit) {
         crate::output::note(&format!(
             "showing the newest {} of {n_calls} calls; see --limit",

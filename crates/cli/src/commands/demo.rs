@@ -7,7 +7,7 @@ use riglm_adapters_http::ControlAddress;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_domain::invocation::Outcome;
-use riglm_ports::analytics::InvocationFilter;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, SessionRepository as _};
 
 use super::{calls, sessions};
 use crate::config::{Config, Environment, Overrides, Surroundings, load};
@@ -94,10 +94,10 @@ async fn show(client: DemoClient, url: &str) -> anyhow::Result<usize> {
 
 /// Prints what was recorded and returns how many things about it were not as expected.
 async fn show_records(config: &Config) -> anyhow::Result<usize> {
-    let readers = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let recorded_sessions = readers.sessions.sessions(LIMIT).await?;
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let recorded_sessions = store.sessions(LIMIT).await?;
     let filter = InvocationFilter::default();
-    let recorded_calls = readers.invocations.invocations(&filter, LIMIT).await?;
+    let recorded_calls = store.invocations(&filter, LIMIT).await?;
     print("\nrecorded sessions")?;
     print(&sessions::as_table(&recorded_sessions))?;
     print("\nrecorded calls")?;

@@ -4,6 +4,7 @@ use anyhow::Context;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_domain::session::SessionSummary;
+use riglm_ports::analytics::SessionRepository as _;
 use serde_json::{Value, json};
 
 use super::table::{Column, foreign, moment, table};
@@ -13,8 +14,8 @@ use crate::output::{note, print};
 
 /// Prints the newest sessions.
 pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Result<()> {
-    let readers = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let sessions = readers.sessions.sessions(arguments.limit).await?;
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let sessions = store.sessions(arguments.limit).await?;
     if u32::try_from(sessions.len()).is_ok_and(|n_sessions| n_sessions >= arguments.limit) {
         note(&format!(
             "showing the newest {} sessions; there may be more, see --limit",

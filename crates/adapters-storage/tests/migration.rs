@@ -1,0 +1,219 @@
+//! Databases of older versions are brought up to date, whatever happens on the way.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "what the tests share fails the test that uses it, and a child says when it is done"
+)]
+
+#[path = "place/schema.rs"]
+mod schema;
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use riglm_adapters_storage::{Durability, Store};
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository as _, Maintenance as _, SessionRepository as _,
+    StoreError, UsageRepository as _,
+};
+use sqlx::migrate::Migrator;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
+
+use crate::schema::Schema;
+
+const N_CALLS: u64 = 30_000;
+const N_SESSIONS: u64 = 50;
+
+/// Where the child finds the database.
+const FILE: &str = "riglm.db";
+
+/// Returns the migrations of version 1 alone.
+async fn version_1(dialect: &str) -> Migrator {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "0001_usage.sql";
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    std::fs::copy(all.join(dialect).join(name), dir.path().join(name)).unwrap();
+    Migrator::new(dir.path()).await.unwrap()
+}
+
+/// Makes a database as version 1 left it.
+async fn make_sqlite(path: &Path) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    version_1("sqlite")
+        .await
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let rows = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {N_SESSIONS})
+        INSERT INTO sessions SELECT unhex(printf('%032x', n)), zeroblob(16), 'alice', zeroblob(16),
+            'client', '1', '2025-11-25', 'stdio', n, n + 1 FROM n;
+        WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {N_CALLS})
+        INSERT INTO invocations SELECT unhex(printf('%032x', n)),
+            unhex(printf('%032x', n % {N_SESSIONS} + 1)), 'alice', 'up', 'tool ' || (n % 7),
+            zeroblob(16), NULL, n * 1000000, n / {N_SESSIONS} + 1, 'shown', 10, 'ok', n, 20, NULL
+        FROM n"
+    );
+    connection.execute(AssertSqlSafe(rows)).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+async fn make_postgres(schema: &Schema) {
+    let mut connection = sqlx::PgConnection::connect(&schema::url()).await.unwrap();
+    let name = schema.config().schema;
+    let create = format!("CREATE SCHEMA {name}; SET search_path = {name}");
+    connection.execute(AssertSqlSafe(create)).await.unwrap();
+    version_1("postgres")
+        .await
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let rows = format!(
+        "INSERT INTO sessions SELECT lpad(to_hex(n), 32, '0')::uuid,
+            '00000000-0000-0000-0000-000000000000', 'alice', decode(repeat('00', 16), 'hex'),
+            'client', '1', '2025-11-25', 'stdio', n, n + 1 FROM generate_series(1, {N_SESSIONS}) n;
+        INSERT INTO invocations SELECT lpad(to_hex(n), 32, '0')::uuid,
+            lpad(to_hex(n % {N_SESSIONS} + 1), 32, '0')::uuid, 'alice', 'up', 'tool ' || (n % 7),
+            decode(repeat('00', 16), 'hex'), NULL, n * 1000000::bigint, n / {N_SESSIONS} + 1,
+            'shown', 10, 'ok', n, 20, NULL FROM generate_series(1, {N_CALLS}) n"
+    );
+    connection.execute(AssertSqlSafe(rows)).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// Asserts that everything is there and counted.
+async fn assert_up_to_date(store: &Store) {
+    store.open().await.unwrap();
+    let all = InvocationFilter::default();
+    assert_eq!(store.count(&all).await.unwrap(), N_CALLS);
+    assert_eq!(
+        store.sessions(u32::MAX).await.unwrap().len() as u64,
+        N_SESSIONS
+    );
+    let counted = store
+        .frequencies(None, Timestamp::UNIX_EPOCH)
+        .await
+        .unwrap();
+    assert_eq!(
+        counted.iter().map(|tool| tool.n_calls).sum::<u64>(),
+        N_CALLS
+    );
+    assert_eq!(counted.len(), 7);
+    let pairs = store.cooccurrences(None, None).await.unwrap();
+    assert_eq!(pairs.len(), 7 * 6 / 2);
+    assert!(pairs.iter().all(|pair| pair.count == N_SESSIONS));
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn calls_of_an_older_version_are_kept_and_counted_in_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE);
+    make_sqlite(&path).await;
+    let store = Store::sqlite(path.clone(), Durability::Process);
+    assert_up_to_date(&store).await;
+    store.close().await;
+    let copy = dir.path().join("riglm.db.v1.backup");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&copy);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    let (version, n_calls): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT max(version) FROM _sqlx_migrations), (SELECT count(*) FROM invocations)",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .unwrap();
+    assert_eq!((version, n_calls.unsigned_abs()), (1, N_CALLS));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn calls_of_an_older_version_are_kept_and_counted_in_postgres() {
+    let schema = Schema::new();
+    make_postgres(&schema).await;
+    assert_up_to_date(&Store::postgres(schema.config())).await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_newer_schema_is_refused_in_postgres() {
+    let schema = Schema::new();
+    let store = Store::postgres(schema.config());
+    store.open().await.unwrap();
+    store.close().await;
+    let mut connection = sqlx::PgConnection::connect(&schema::url()).await.unwrap();
+    let name = schema.config().schema;
+    let insert = format!(
+        "INSERT INTO {name}._sqlx_migrations
+            (version, description, success, checksum, execution_time)
+        VALUES (9999, 'later', true, '', 0)"
+    );
+    connection.execute(AssertSqlSafe(insert)).await.unwrap();
+    let error = Store::postgres(schema.config()).open().await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::NewerSchema { found: 9999, .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_migration_that_is_killed_again_and_again_is_done_in_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    make_sqlite(&dir.path().join(FILE)).await;
+    let mut n_killed = 0;
+    // From before its beginning to its end, however fast the machine is.
+    for round in 0..40_u32 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["migrates_until_it_is_killed", "--exact"])
+            .args(["--include-ignored", "--nocapture"])
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(20) * (round + 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut said = String::new();
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        if said.contains("migrated") {
+            break;
+        }
+        n_killed += 1;
+    }
+    assert!(n_killed > 0, "no migration was killed");
+    let store = Store::sqlite(dir.path().join(FILE), Durability::Process);
+    assert_up_to_date(&store).await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test that kills it"]
+async fn migrates_until_it_is_killed() {
+    if !Path::new(FILE).exists() {
+        return;
+    }
+    let store = Store::sqlite(FILE.into(), Durability::Process);
+    store.open().await.unwrap();
+    println!("migrated");
+}

@@ -1,0 +1,165 @@
+//! What becomes of records while the database cannot take them.
+#![expect(
+    clippy::unwrap_used,
+    reason = "what the tests share fails the test that uses it"
+)]
+
+#[path = "place/forwarder.rs"]
+mod forwarder;
+#[path = "place/schema.rs"]
+mod schema;
+
+use std::path::Path;
+use std::time::Duration;
+
+use riglm_adapters_storage::{
+    Backend, PostgresConfig, RecordingConfig, Storage, StorageConfig, open,
+};
+use riglm_domain::id::InvocationId;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::record::Record;
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository as _, Journal as _, Maintenance as _, StoreError,
+};
+use riglm_ports::contract::scene::{call, end, moment, run, session};
+use riglm_ports::fake::ManualClock;
+
+use crate::forwarder::{Forwarder, refusing_server};
+use crate::schema::Schema;
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+async fn start(data_dir: &Path, postgres: PostgresConfig) -> Result<Storage, StoreError> {
+    let storage = StorageConfig {
+        backend: Backend::Postgres,
+        postgres: PostgresConfig {
+            connect_timeout: Duration::from_secs(2),
+            ..postgres
+        },
+        ..StorageConfig::default()
+    };
+    let clock = ManualClock::at(moment(99));
+    open(
+        &storage,
+        &RecordingConfig::default(),
+        data_dir,
+        run(1),
+        &clock,
+    )
+    .await
+}
+
+/// Records `n` calls that ended, from the given number on; returns their identifiers.
+async fn record(storage: &Storage, from: u16, n: u16) -> Vec<InvocationId> {
+    let session = session(run(1), 1);
+    let mut ids = Vec::new();
+    for number in from..from + n {
+        let mut call = call(session.id, 2);
+        call.id = InvocationId::new(moment(number.into()), [1; 10]);
+        call.sequence = number.into();
+        ids.push(call.id);
+        let closed = Record::CallClosed(end(&call, Outcome::Ok));
+        let opened = Record::CallOpened(call);
+        storage.journal.append(&opened).await.unwrap();
+        storage.journal.append(&closed).await.unwrap();
+    }
+    ids
+}
+
+/// Returns the calls in the database, all of which ended well.
+async fn recorded(storage: &Storage) -> Vec<InvocationId> {
+    let all = InvocationFilter::default();
+    let calls = storage.store.invocations(&all, u32::MAX).await.unwrap();
+    let is_ok = |end: &riglm_domain::invocation::InvocationEnd| end.outcome == Outcome::Ok;
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.end.as_ref().is_some_and(is_ok))
+    );
+    calls.iter().map(|call| call.invocation.id).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_server_that_is_away_at_the_start_gets_the_records_later() {
+    let (dir, schema) = (tempfile::tempdir().unwrap(), Schema::new());
+    let forwarder = Forwarder::new().await;
+    forwarder.cut();
+    let storage = start(dir.path(), forwarder.config(&schema)).await.unwrap();
+    let ids = record(&storage, 1, 200).await;
+    let all = InvocationFilter::default();
+    assert!(storage.store.count(&all).await.is_err());
+    forwarder.mend();
+    assert!(storage.settled(DEADLINE).await);
+    assert_eq!(recorded(&storage).await, ids);
+    assert_eq!(storage.dropped_records(), 0);
+    storage.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_server_that_goes_away_again_and_again_loses_and_doubles_nothing() {
+    let (dir, schema) = (tempfile::tempdir().unwrap(), Schema::new());
+    let forwarder = Forwarder::new().await;
+    let storage = start(dir.path(), forwarder.config(&schema)).await.unwrap();
+    let mut ids = Vec::new();
+    for round in 0..8 {
+        ids.extend(record(&storage, 1 + round * 400, 200).await);
+        // In the middle of a batch, as likely as not.
+        tokio::time::sleep(Duration::from_millis(u64::from(round) * 15)).await;
+        forwarder.cut();
+        ids.extend(record(&storage, 201 + round * 400, 200).await);
+        forwarder.mend();
+    }
+    assert!(storage.settled(DEADLINE).await);
+    assert_eq!(recorded(&storage).await, ids);
+    assert_eq!(storage.store.check().await.unwrap(), []);
+    storage.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_server_that_knows_no_such_user_is_a_mistake_that_is_told_at_once() {
+    let (dir, schema) = (tempfile::tempdir().unwrap(), Schema::new());
+    let url = schema::url().replace("postgres@", "riglm_nobody:secret@");
+    let config = PostgresConfig {
+        url: Some(url.into()),
+        ..schema.config()
+    };
+    let error = start(dir.path(), config).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("riglm_nobody") && !text.contains("secret"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_a_mistake_that_is_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let address =
+        refusing_server("28P01", "password authentication failed for user \"riglm\"").await;
+    let config = PostgresConfig {
+        url: Some(format!("postgres://riglm:secret@{address}/riglm").into()),
+        ..PostgresConfig::default()
+    };
+    let error = start(dir.path(), config).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("password authentication failed"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_starting_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = refusing_server("57P03", "the database system is starting up").await;
+    let config = PostgresConfig {
+        url: Some(format!("postgres://riglm:secret@{address}/riglm").into()),
+        ..PostgresConfig::default()
+    };
+    let storage = start(dir.path(), config).await.unwrap();
+    record(&storage, 1, 3).await;
+    assert!(storage.waiting_bytes() > 0);
+    drop(storage);
+}
