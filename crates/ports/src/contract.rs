@@ -7,6 +7,7 @@
 //! riglm_ports::usage_store_contract!(sqlite, fresh_store());
 //! ```
 //!
+//! Attributes before the name are those of every test: `#[ignore = "needs PostgreSQL"] postgres`.
 //! Clauses panic when they are not kept.
 #![expect(
     clippy::missing_panics_doc,
@@ -20,17 +21,48 @@ pub mod records;
 pub mod scene;
 pub mod sessions;
 
-use crate::analytics::{ExchangeRepository, InvocationRepository, RecordSink, SessionRepository};
+use crate::analytics::{
+    AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
+    EmbeddingRepository, ExchangeRepository, FeedbackRepository, InvocationRepository,
+    ListEpochRepository, ListShownRepository, Maintenance, OverrideRepository,
+    RecommendationRepository, RecordSink, SearchRepository, SessionRepository, SnapshotRepository,
+    ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
+};
 
-/// A usage store: takes records and answers from them.
-pub trait UsageStore:
-    RecordSink + SessionRepository + InvocationRepository + ExchangeRepository
-{
+/// Declares a trait that stands for several traits.
+macro_rules! all_of {
+    ($(#[$doc:meta])* $name:ident: $first:ident $(+ $rest:ident)*) => {
+        $(#[$doc])*
+        pub trait $name: $first $(+ $rest)* {}
+
+        impl<S: $first $(+ $rest)*> $name for S {}
+    };
 }
 
-impl<S> UsageStore for S where
-    S: RecordSink + SessionRepository + InvocationRepository + ExchangeRepository
-{
+all_of! {
+    /// A usage store: takes records and answers from them, and keeps what is decided and learned.
+    UsageStore: RecordSink
+        + SessionRepository
+        + InvocationRepository
+        + ExchangeRepository
+        + UsageRepository
+        + ToolDefinitionRepository
+        + ListShownRepository
+        + SearchRepository
+        + ContextRepository
+        + RecommendationRepository
+        + FeedbackRepository
+        + OverrideRepository
+        + AuditTrail
+        + EmbeddingRepository
+        + AssignmentRepository
+        + WeightRepository
+        + SnapshotRepository
+        + WorkSessionRepository
+        + ListEpochRepository
+        + ChangeFeed
+        + Maintenance
+        + ClientData
 }
 
 /// Expands to a module with one `tokio::test` for each clause of the usage store.
@@ -39,11 +71,11 @@ impl<S> UsageStore for S where
 /// empty store and keeps alive what the store needs.
 #[macro_export]
 macro_rules! usage_store_contract {
-    ($module:ident, $fresh:expr) => {
+    ($(#[$attribute:meta])* $module:ident, $fresh:expr) => {
         mod $module {
             use super::*;
 
-            $crate::usage_store_contract!(@clauses $fresh;
+            $crate::usage_store_contract!(@clauses [$(#[$attribute])*] $fresh;
                 records: [
                     the_records_of_a_call_become_visible_together,
                     applying_again_changes_nothing,
@@ -67,7 +99,7 @@ macro_rules! usage_store_contract {
                     a_call_is_read_as_it_was_recorded,
                     a_call_in_flight_has_no_end,
                     the_newest_calls_come_oldest_first,
-                    calls_of_one_moment_are_ordered_by_identifier,
+                    calls_are_ordered_by_identifier_whatever_their_start,
                     only_calls_that_fit_are_read_and_counted,
                     any_name_of_a_tool_survives,
                 ]
@@ -79,13 +111,17 @@ macro_rules! usage_store_contract {
             );
         }
     };
-    (@clauses $fresh:expr; $($group:ident: [$($clause:ident,)*])*) => {
+    (@clauses $attributes:tt $fresh:expr; $($group:ident: [$($clause:ident,)*])*) => {
         $($(
-            #[tokio::test]
-            async fn $clause() {
-                let store = $fresh.await;
-                $crate::contract::$group::$clause(&*store).await;
-            }
+            $crate::usage_store_contract!(@clause $attributes $fresh; $group $clause);
         )*)*
+    };
+    (@clause [$(#[$attribute:meta])*] $fresh:expr; $group:ident $clause:ident) => {
+        #[tokio::test]
+        $(#[$attribute])*
+        async fn $clause() {
+            let store = $fresh.await;
+            $crate::contract::$group::$clause(&*store).await;
+        }
     };
 }

@@ -20,8 +20,8 @@ pub struct InvocationFilter {
 /// Reads recorded tool calls.
 #[async_trait]
 pub trait InvocationRepository: Send + Sync + fmt::Debug {
-    /// Returns the newest `limit` calls that fit by start, oldest first; ties by identifier.
-    /// Calls in flight are among them, without an end.
+    /// Returns the newest `limit` calls that fit by identifier, which begins with the time of
+    /// receipt, oldest first. Calls in flight are among them, without an end.
     ///
     /// # Errors
     ///

@@ -73,10 +73,14 @@ pub trait Maintenance: Send + Sync + fmt::Debug {
     async fn rebuild(&self) -> Result<Rebuilt, StoreError>;
 
     /// Removes what is older than `before`, about `limit` rows at most, oldest first; what they
-    /// contributed to the counts goes with them. Sessions go when they ended before that moment,
-    /// or were never ended and started before it, and none of their calls is left, with all that
-    /// belongs to them. A call in flight goes like any other. Tool definitions, overrides, audit
-    /// entries, weights and assignments stay.
+    /// contributed to the counts goes with them. At least one row goes unless none is old enough.
+    ///
+    /// Sessions go when they ended before that moment, or were never ended and started before it,
+    /// and none of their calls is left, with all that belongs to them: what was listed to them,
+    /// and what they used, goes with them and not before. What a session used whose beginning is
+    /// not recorded goes with the last of its calls. A call in flight goes like any other. Work
+    /// sessions are as old as their last activity. Tool definitions, overrides, audit entries,
+    /// weights and assignments stay.
     ///
     /// # Errors
     ///

@@ -9,7 +9,8 @@ use riglm_domain::tool::ToolDefinition;
 use super::StoreError;
 
 /// Reads the definitions of tools. A definition that was seen again has one row, with the first
-/// and the last moment; one that changed has another row.
+/// and the last moment; one that changed has another row. The first text of a
+/// definition that is not empty stays.
 #[async_trait]
 pub trait ToolDefinitionRepository: Send + Sync + fmt::Debug {
     /// Returns all definitions of an upstream, or of all, ordered by upstream, name, first

@@ -20,6 +20,13 @@ use super::StoreError;
 /// What has a count of zero is left out. Calls are counted by the hour in which they were
 /// received: `since` means the beginning of its hour, in UTC.
 ///
+/// What a session used stays counted as long as the session is there, also when old calls of it
+/// are purged: that is what [`Self::sessions_using`] and [`Self::cooccurrences`] tell. Of a
+/// session with more than 128 tools ([`SessionTools::MAX_TOOLS`]) the first 128 are known. The
+/// other answers are about the calls that are left.
+///
+/// [`SessionTools::MAX_TOOLS`]: riglm_domain::usage::SessionTools::MAX_TOOLS
+///
 /// The time that an answer takes depends on the numbers of tools, pairs, principals and hours,
 /// and not on the number of calls.
 #[async_trait]
@@ -49,10 +56,7 @@ pub trait UsageRepository: Send + Sync + fmt::Debug {
     /// Returns the pairs that one of the tools is in, each once, with the lower of the two, by
     /// upstream and name, as `tool_a`; ordered by both.
     ///
-    /// A session counts once for a pair, with the distance of the first uses of the two. Of a
-    /// session with more than 128 tools ([`SessionTools::MAX_TOOLS`]) the first 128 count.
-    ///
-    /// [`SessionTools::MAX_TOOLS`]: riglm_domain::usage::SessionTools::MAX_TOOLS
+    /// A session counts once for a pair, with the distance of the first uses of the two.
     ///
     /// # Errors
     ///

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::exchange::Exchange;
-use riglm_domain::id::{ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName};
+use riglm_domain::id::{
+    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
+};
 use riglm_domain::invocation::{Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
@@ -38,8 +40,11 @@ pub fn session(run: RunId, n: u8) -> Session {
         protocol: Revision::new(Revision::V2025_11_25),
         transport: Transport::StreamableHttp,
         started_at: moment(n.into()),
-        profile: None,
-        metadata: BTreeMap::new(),
+        profile: Some("o'brien \u{0}\"p\"".into()),
+        metadata: BTreeMap::from([
+            ("capabilities".into(), r#"{"a'b":"\u0000"}"#.into()),
+            ("ti\u{0}tle\"".into(), "it's \u{0} \u{241b}0".into()),
+        ]),
     }
 }
 
@@ -58,9 +63,9 @@ pub fn call(session: SessionId, n: u8) -> Invocation {
         source: ToolSource::Hidden,
         request_bytes: 101,
         continues: None,
-        work_session: None,
-        list_epoch: None,
-        context: None,
+        work_session: Some(WorkSessionId::new(moment(n.into()), [n; 10])),
+        list_epoch: Some(3),
+        context: Some(ContextId::new(moment(n.into()), [n; 10])),
     }
 }
 

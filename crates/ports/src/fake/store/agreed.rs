@@ -1,0 +1,80 @@
+//! What processes agree on: work sessions, epochs of lists, and what was changed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use riglm_domain::id::WorkSessionId;
+use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::work_session::WorkSession;
+
+use super::MemoryStore;
+use super::decided::check_follows;
+use super::reading::newest;
+use super::stored::Stored;
+use crate::analytics::{ChangeFeed, ListEpochRepository, StoreError, Topic, WorkSessionRepository};
+
+#[async_trait]
+impl WorkSessionRepository for MemoryStore {
+    async fn resolve_work_session(
+        &self,
+        candidate: &WorkSession,
+        idle_gap: Duration,
+    ) -> Result<WorkSession, StoreError> {
+        let mut rows = self.writing()?;
+        let candidate = candidate.stored();
+        let known = rows.work_sessions.values_mut();
+        let newest = known
+            .filter(|row| row.key == candidate.key)
+            .max_by_key(|row| (row.last_active_at, row.id));
+        if let Some(row) = newest
+            && row.continues_at(candidate.started_at, idle_gap)
+        {
+            row.last_active_at = row.last_active_at.max(candidate.started_at);
+            return Ok(row.clone());
+        }
+        let row = rows.work_sessions.entry(candidate.id).or_insert(candidate);
+        Ok(row.clone())
+    }
+
+    async fn work_session(&self, id: WorkSessionId) -> Result<Option<WorkSession>, StoreError> {
+        Ok(self.rows().work_sessions.get(&id).cloned())
+    }
+
+    async fn work_sessions(&self, limit: u32) -> Result<Vec<WorkSession>, StoreError> {
+        let all = self.rows().work_sessions.values().cloned().collect();
+        Ok(newest(all, limit, |row: &WorkSession| {
+            (row.last_active_at, row.id)
+        }))
+    }
+}
+
+#[async_trait]
+impl ListEpochRepository for MemoryStore {
+    async fn begin_epoch(&self, epoch: &ListEpoch) -> Result<ListEpoch, StoreError> {
+        let mut rows = self.writing()?;
+        let known = rows.list_epochs.get(&epoch.scope);
+        let next = known.map_or(1, |known| known.epoch + 1);
+        if let Some(known) = known
+            && epoch.epoch != next
+        {
+            return Ok(known.clone());
+        }
+        check_follows(&format!("scope {}", epoch.scope), epoch.epoch, next - 1)?;
+        rows.list_epochs.insert(epoch.scope.clone(), epoch.stored());
+        rows.touch(Topic::ListEpochs);
+        Ok(epoch.stored())
+    }
+
+    async fn list_epoch(&self, scope: &str) -> Result<Option<ListEpoch>, StoreError> {
+        Ok(self.rows().list_epochs.get(scope).cloned())
+    }
+}
+
+#[async_trait]
+impl ChangeFeed for MemoryStore {
+    async fn revisions(&self) -> Result<[u64; Topic::ALL.len()], StoreError> {
+        let rows = self.rows();
+        let revision = |topic: Topic| rows.revisions.get(topic.as_str()).copied();
+        Ok(Topic::ALL.map(|topic| revision(topic).unwrap_or(0)))
+    }
+}

@@ -1,0 +1,151 @@
+//! All that is stored of one client.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::id::SessionId;
+use riglm_domain::tool_override::{OverrideScope, ToolOverride};
+use riglm_domain::work_session::WorkSession;
+
+use super::MemoryStore;
+use super::rows::Rows;
+use crate::analytics::{ClientData, ClientRow, ClientSelector, Deleted, StoreError, Topic};
+
+/// The clients that are meant, and their sessions.
+struct Selected {
+    clients: BTreeSet<KeyedHash>,
+    sessions: BTreeSet<SessionId>,
+}
+
+impl Selected {
+    fn new(rows: &Rows, selector: &ClientSelector) -> Self {
+        let sessions = rows.sessions.values().map(|(session, _)| session);
+        let named = (sessions.clone())
+            .filter(|session| session.client_info.name == selector.0)
+            .map(|session| session.client);
+        let clients: BTreeSet<_> = named.chain(KeyedHash::from_hex(&selector.0)).collect();
+        let sessions = sessions
+            .filter(|session| clients.contains(&session.client))
+            .map(|session| session.id)
+            .collect();
+        Self { clients, sessions }
+    }
+
+    fn has_work_session(&self, row: &WorkSession) -> bool {
+        self.clients.contains(&row.client)
+    }
+
+    fn has_override(&self, row: &ToolOverride) -> bool {
+        match &row.scope {
+            OverrideScope::Client(id) => {
+                KeyedHash::from_hex(id).is_some_and(|client| self.clients.contains(&client))
+            }
+            OverrideScope::Session(id) => id
+                .parse()
+                .is_ok_and(|session| self.sessions.contains(&session)),
+            OverrideScope::Global | OverrideScope::Profile(_) => false,
+        }
+    }
+}
+
+impl Rows {
+    fn client_rows(&self, selected: &Selected) -> Result<Vec<ClientRow>, StoreError> {
+        let is_of = |session: SessionId| selected.sessions.contains(&session);
+        let is_of_some = |session: Option<SessionId>| session.is_some_and(is_of);
+        let sessions = (self.sessions.values())
+            .filter(|(session, _)| is_of(session.id))
+            .map(|(session, ended_at)| ClientRow::session(session, *ended_at));
+        let calls = (self.calls.values())
+            .filter(|row| is_of(row.invocation.session))
+            .map(ClientRow::call);
+        let exchanges = (self.exchanges.values())
+            .filter(|row| is_of(row.session))
+            .map(ClientRow::exchange);
+        let listed = (self.listed.iter())
+            .filter(|((session, _), _)| is_of(*session))
+            .map(|((session, listing), at)| ClientRow::tools_listed(*session, listing, *at));
+        let lists_shown = (self.lists_shown.values())
+            .filter(|row| is_of(row.session))
+            .map(ClientRow::list_shown);
+        let searches = (self.searches.values())
+            .filter(|row| is_of(row.session))
+            .map(ClientRow::search);
+        let contexts = (self.contexts.values())
+            .filter(|row| is_of(row.session))
+            .map(ClientRow::context);
+        let recommendations = (self.recommendations.values())
+            .filter(|row| is_of_some(row.session))
+            .map(ClientRow::recommendation);
+        let feedback = (self.feedback.values())
+            .filter(|row| is_of_some(row.session))
+            .map(ClientRow::feedback);
+        let work_sessions = (self.work_sessions.values())
+            .filter(|row| selected.has_work_session(row))
+            .map(ClientRow::work_session);
+        let overrides = (self.overrides.values())
+            .filter(|row| selected.has_override(row))
+            .map(ClientRow::tool_override);
+        sessions
+            .chain(calls)
+            .chain(exchanges)
+            .chain(listed)
+            .chain(lists_shown)
+            .chain(searches)
+            .chain(contexts)
+            .chain(recommendations)
+            .chain(feedback)
+            .chain(work_sessions)
+            .chain(overrides)
+            .collect()
+    }
+}
+
+#[async_trait]
+impl ClientData for MemoryStore {
+    async fn export(
+        &self,
+        clients: &ClientSelector,
+        take: &mut (dyn FnMut(ClientRow) -> bool + Send),
+    ) -> Result<(), StoreError> {
+        let found = {
+            let rows = self.rows();
+            rows.client_rows(&Selected::new(&rows, clients))?
+        };
+        for row in found {
+            if !take(row) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, clients: &ClientSelector) -> Result<Deleted, StoreError> {
+        let mut rows = self.writing()?;
+        let selected = Selected::new(&rows, clients);
+        let n_before = [
+            rows.calls.len(),
+            rows.work_sessions.len(),
+            rows.overrides.len(),
+        ];
+        rows.calls
+            .retain(|_, row| !selected.sessions.contains(&row.invocation.session));
+        rows.work_sessions
+            .retain(|_, row| !selected.has_work_session(row));
+        rows.overrides.retain(|_, row| !selected.has_override(row));
+        let n_after = [
+            rows.calls.len(),
+            rows.work_sessions.len(),
+            rows.overrides.len(),
+        ];
+        let n_gone = |index: usize| (n_before[index] - n_after[index]) as u64;
+        if n_gone(2) > 0 {
+            rows.touch(Topic::Overrides);
+        }
+        Ok(Deleted {
+            n_sessions: selected.sessions.len() as u64,
+            n_calls: n_gone(0),
+            n_others: n_gone(1) + n_gone(2) + rows.remove_sessions(&selected.sessions),
+        })
+    }
+}

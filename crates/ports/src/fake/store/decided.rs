@@ -1,0 +1,143 @@
+//! What operators decide, with the audit trail.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::audit::AuditEntry;
+use riglm_domain::id::OverrideId;
+use riglm_domain::tool_override::ToolOverride;
+use riglm_domain::weights::WeightVersion;
+
+use super::MemoryStore;
+use super::reading::last;
+use super::rows::Rows;
+use super::stored::Stored;
+use crate::analytics::{AuditTrail, OverrideRepository, StoreError, Topic, WeightRepository};
+
+impl Rows {
+    fn add_entry(&mut self, entry: &AuditEntry) {
+        let row = || entry.stored();
+        self.audit.entry(entry.id).or_insert_with(row);
+    }
+}
+
+/// Refuses a version that does not follow the newest one, which is 0 before the first.
+pub(super) fn check_follows(what: &str, version: u64, newest: u64) -> Result<(), StoreError> {
+    if version == newest + 1 {
+        return Ok(());
+    }
+    Err(StoreError::Conflict {
+        what: what.into(),
+        expected: version.saturating_sub(1),
+        found: newest,
+    })
+}
+
+#[async_trait]
+impl AuditTrail for MemoryStore {
+    async fn add(&self, entry: &AuditEntry) -> Result<(), StoreError> {
+        self.writing()?.add_entry(entry);
+        Ok(())
+    }
+
+    async fn entries(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(last(self.rows().audit.values(), limit))
+    }
+}
+
+#[async_trait]
+impl OverrideRepository for MemoryStore {
+    async fn set_override(
+        &self,
+        tool_override: &ToolOverride,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        let mut rows = self.writing()?;
+        rows.overrides
+            .retain(|_, row| row.tool != tool_override.tool || row.scope != tool_override.scope);
+        rows.overrides
+            .insert(tool_override.id, tool_override.stored());
+        rows.add_entry(audit);
+        rows.touch(Topic::Overrides);
+        Ok(())
+    }
+
+    async fn remove_override(
+        &self,
+        id: OverrideId,
+        audit: &AuditEntry,
+    ) -> Result<bool, StoreError> {
+        let mut rows = self.writing()?;
+        let was_there = rows.overrides.remove(&id).is_some();
+        if was_there {
+            rows.add_entry(audit);
+            rows.touch(Topic::Overrides);
+        }
+        Ok(was_there)
+    }
+
+    async fn overrides(&self, at: Timestamp) -> Result<Vec<ToolOverride>, StoreError> {
+        let rows = self.rows();
+        let all = rows.overrides.values();
+        Ok(last(all.filter(|row| row.is_active(at)), u32::MAX))
+    }
+}
+
+#[async_trait]
+impl WeightRepository for MemoryStore {
+    async fn add_weights(
+        &self,
+        weights: &WeightVersion,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        let mut rows = self.writing()?;
+        let versions = rows.weights.entry(weights.ranking.clone()).or_default();
+        let newest = versions.keys().next_back().copied().unwrap_or(0);
+        check_follows(
+            &format!("ranking {}", weights.ranking),
+            weights.version,
+            newest,
+        )?;
+        versions.insert(weights.version, weights.stored());
+        rows.used_weights
+            .insert(weights.ranking.clone(), weights.version);
+        rows.add_entry(audit);
+        rows.touch(Topic::Weights);
+        Ok(())
+    }
+
+    async fn use_weights(
+        &self,
+        ranking: &str,
+        version: u64,
+        audit: &AuditEntry,
+    ) -> Result<bool, StoreError> {
+        let mut rows = self.writing()?;
+        let versions = rows.weights.get(ranking);
+        let is_there = versions.is_some_and(|versions| versions.contains_key(&version));
+        if is_there {
+            rows.used_weights.insert(ranking.into(), version);
+            rows.add_entry(audit);
+            rows.touch(Topic::Weights);
+        }
+        Ok(is_there)
+    }
+
+    async fn used_weights(&self, ranking: &str) -> Result<Option<WeightVersion>, StoreError> {
+        let rows = self.rows();
+        let used = rows.used_weights.get(ranking);
+        let versions = rows.weights.get(ranking);
+        Ok(used
+            .zip(versions)
+            .and_then(|(used, versions)| versions.get(used).cloned()))
+    }
+
+    async fn weight_versions(
+        &self,
+        ranking: &str,
+        limit: u32,
+    ) -> Result<Vec<WeightVersion>, StoreError> {
+        let rows = self.rows();
+        let versions = rows.weights.get(ranking).into_iter();
+        Ok(last(versions.flat_map(|versions| versions.values()), limit))
+    }
+}

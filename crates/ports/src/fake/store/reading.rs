@@ -1,0 +1,209 @@
+//! Reading what records made.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::context::Context;
+use riglm_domain::exchange::Exchange;
+use riglm_domain::feedback::Feedback;
+use riglm_domain::id::{RecommendationId, SessionId, UpstreamName};
+use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::list_shown::ListShown;
+use riglm_domain::recommendation::Recommendation;
+use riglm_domain::search::Search;
+use riglm_domain::session::{Session, SessionSummary};
+use riglm_domain::tool::{ToolDefinition, ToolRef};
+
+use super::MemoryStore;
+use super::rows::Rows;
+use crate::analytics::{
+    ContextRepository, ExchangeRepository, FeedbackRepository, InvocationFilter,
+    InvocationRepository, ListShownRepository, RecommendationRepository, SearchRepository,
+    SessionRepository, StoreError, ToolDefinitionRepository,
+};
+
+impl Rows {
+    fn summary(&self, session: &Session, ended_at: Option<Timestamp>) -> SessionSummary {
+        let calls = self.calls.values();
+        let tools: BTreeSet<String> = (self.listed.keys())
+            .filter(|(listed_to, _)| *listed_to == session.id)
+            .filter_map(|(_, listing)| self.listings.get(listing))
+            .flat_map(|listing| listing.tools.iter().map(|tool| tool.name.to_string()))
+            .collect();
+        SessionSummary {
+            session: session.clone(),
+            ended_at,
+            n_calls: calls
+                .filter(|call| call.invocation.session == session.id)
+                .count() as u64,
+            tools_available: tools.into_iter().collect(),
+        }
+    }
+
+    fn fitting(&self, filter: &InvocationFilter) -> impl Iterator<Item = &InvocationSummary> {
+        self.calls.values().filter(|call| {
+            let session = filter
+                .session
+                .is_none_or(|id| id == call.invocation.session);
+            let tool = filter
+                .tool
+                .as_ref()
+                .is_none_or(|tool| *tool == call.invocation.tool);
+            session && tool
+        })
+    }
+}
+
+/// Returns the last `limit` rows.
+pub(super) fn last<'a, T: Clone + 'a>(rows: impl Iterator<Item = &'a T>, limit: u32) -> Vec<T> {
+    let mut rows: Vec<T> = rows.cloned().collect();
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    rows.split_off(rows.len().saturating_sub(limit))
+}
+
+/// Returns the last `limit` rows by age.
+pub(super) fn newest<T: Clone, K: Ord>(
+    mut rows: Vec<T>,
+    limit: u32,
+    age: impl Fn(&T) -> K,
+) -> Vec<T> {
+    rows.sort_by_key(age);
+    last(rows.iter(), limit)
+}
+
+#[async_trait]
+impl SessionRepository for MemoryStore {
+    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        let rows = self.rows();
+        let all = rows.sessions.values();
+        let all = all
+            .map(|(session, ended_at)| rows.summary(session, *ended_at))
+            .collect();
+        Ok(newest(all, limit, |row: &SessionSummary| {
+            (row.session.started_at, row.session.id)
+        }))
+    }
+}
+
+#[async_trait]
+impl InvocationRepository for MemoryStore {
+    async fn invocations(
+        &self,
+        filter: &InvocationFilter,
+        limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(last(self.rows().fitting(filter), limit))
+    }
+
+    async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
+        Ok(self.rows().fitting(filter).count() as u64)
+    }
+}
+
+#[async_trait]
+impl ExchangeRepository for MemoryStore {
+    async fn exchanges(&self, session: SessionId, limit: u32) -> Result<Vec<Exchange>, StoreError> {
+        let rows = self.rows();
+        let all = rows.exchanges.values();
+        let all = all
+            .filter(|exchange| exchange.session == session)
+            .cloned()
+            .collect();
+        Ok(newest(all, limit, |row: &Exchange| {
+            (row.started_at, row.id)
+        }))
+    }
+}
+
+#[async_trait]
+impl ToolDefinitionRepository for MemoryStore {
+    async fn tool_definitions(
+        &self,
+        upstream: Option<&UpstreamName>,
+    ) -> Result<Vec<ToolDefinition>, StoreError> {
+        let rows = self.rows();
+        let all = rows.definitions.values();
+        let all = all
+            .filter(|row| upstream.is_none_or(|upstream| *upstream == row.upstream))
+            .cloned()
+            .collect();
+        Ok(newest(all, u32::MAX, |row: &ToolDefinition| {
+            (
+                row.upstream.clone(),
+                row.sighting.name.clone(),
+                row.first_seen,
+                row.sighting.content_hash.clone(),
+            )
+        }))
+    }
+}
+
+#[async_trait]
+impl ListShownRepository for MemoryStore {
+    async fn lists_shown(
+        &self,
+        session: SessionId,
+        limit: u32,
+    ) -> Result<Vec<ListShown>, StoreError> {
+        let rows = self.rows();
+        let all = rows.lists_shown.values();
+        Ok(last(all.filter(|row| row.session == session), limit))
+    }
+}
+
+#[async_trait]
+impl SearchRepository for MemoryStore {
+    async fn searches(
+        &self,
+        session: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<Search>, StoreError> {
+        let rows = self.rows();
+        let all = rows.searches.values();
+        let fits = |row: &&Search| session.is_none_or(|session| session == row.session);
+        Ok(last(all.filter(fits), limit))
+    }
+}
+
+#[async_trait]
+impl ContextRepository for MemoryStore {
+    async fn contexts(
+        &self,
+        session: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<Context>, StoreError> {
+        let rows = self.rows();
+        let all = rows.contexts.values();
+        let fits = |row: &&Context| session.is_none_or(|session| session == row.session);
+        Ok(last(all.filter(fits), limit))
+    }
+}
+
+#[async_trait]
+impl RecommendationRepository for MemoryStore {
+    async fn recommendation(
+        &self,
+        id: RecommendationId,
+    ) -> Result<Option<Recommendation>, StoreError> {
+        Ok(self.rows().recommendations.get(&id).cloned())
+    }
+
+    async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError> {
+        Ok(last(self.rows().recommendations.values(), limit))
+    }
+}
+
+#[async_trait]
+impl FeedbackRepository for MemoryStore {
+    async fn feedback(
+        &self,
+        tool: Option<&ToolRef>,
+        limit: u32,
+    ) -> Result<Vec<Feedback>, StoreError> {
+        let rows = self.rows();
+        let all = rows.feedback.values();
+        let fits = |row: &&Feedback| tool.is_none_or(|tool| *tool == row.tool);
+        Ok(last(all.filter(fits), limit))
+    }
+}
