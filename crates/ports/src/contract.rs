@@ -20,6 +20,7 @@ pub mod invocations;
 pub mod records;
 pub mod scene;
 pub mod sessions;
+pub mod usage;
 
 use crate::analytics::{
     AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
@@ -87,9 +88,15 @@ macro_rules! usage_store_contract {
                     a_lost_run_leaves_other_runs_alone,
                     what_follows_a_lost_run_in_its_batch_is_applied_after_it,
                     no_records_are_applied_without_effect,
+                    an_end_before_its_beginning_makes_no_row,
+                    the_first_end_of_a_session_stays,
+                    times_are_kept_to_the_microsecond,
+                    the_largest_numbers_are_kept_as_far_as_they_fit,
                 ]
                 sessions: [
                     a_session_is_read_as_it_was_recorded,
+                    any_texts_of_a_session_survive,
+                    the_first_record_of_a_session_stays,
                     the_newest_sessions_come_oldest_first,
                     sessions_of_one_moment_are_ordered_by_identifier,
                     a_session_counts_the_calls_whose_beginning_is_recorded,
@@ -98,6 +105,9 @@ macro_rules! usage_store_contract {
                 invocations: [
                     a_call_is_read_as_it_was_recorded,
                     a_call_in_flight_has_no_end,
+                    the_first_count_of_tokens_stays,
+                    tokens_of_an_unknown_call_make_no_row,
+                    a_call_before_1970_is_read_as_it_was_recorded,
                     the_newest_calls_come_oldest_first,
                     calls_are_ordered_by_identifier_whatever_their_start,
                     only_calls_that_fit_are_read_and_counted,
@@ -105,8 +115,30 @@ macro_rules! usage_store_contract {
                 ]
                 exchanges: [
                     an_exchange_is_read_as_it_was_recorded,
+                    any_texts_of_an_exchange_survive,
                     the_newest_exchanges_of_a_session_come_oldest_first,
                     exchanges_of_one_moment_are_ordered_by_identifier,
+                ]
+                usage: [
+                    a_record_counts_as_soon_as_it_is_a_row,
+                    without_calls_there_are_no_counts,
+                    what_comes_again_counts_once,
+                    rounds_that_continue_a_call_are_not_counted,
+                    a_scope_is_one_principal,
+                    an_answer_is_about_the_named_tools,
+                    since_means_the_beginning_of_its_hour,
+                    the_most_frequent_tool_comes_first,
+                    other_answers_are_ordered_by_upstream_and_name,
+                    tools_of_different_upstreams_are_different,
+                    a_session_counts_once,
+                    a_pair_has_a_mean_distance_and_a_moment,
+                    the_first_use_is_the_one_with_the_lowest_position,
+                    of_a_session_with_very_many_tools_the_first_are_known,
+                    a_call_follows_the_one_at_the_position_before,
+                    statistics_have_outcomes_and_durations,
+                    an_outcome_is_counted_in_place_of_unknown,
+                    calls_of_a_lost_run_are_counted_as_unknown,
+                    calls_of_an_unrecorded_session_are_counted,
                 ]
             );
         }

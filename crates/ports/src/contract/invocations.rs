@@ -1,11 +1,14 @@
 //! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository).
 
+use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, ToolName};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
 
 use super::UsageStore;
-use super::scene::{apply, call, calls, end, moment, run, session, summary};
+use super::scene::{
+    apply, call, call_of, calls, end, moment, odd_texts, run, session, summary, tokens,
+};
 use crate::analytics::InvocationFilter;
 
 /// A call is read with every value that was recorded, also those that may be absent.
@@ -13,6 +16,8 @@ pub async fn a_call_is_read_as_it_was_recorded(store: &impl UsageStore) {
     let full = call(session(run(1), 1).id, 2);
     let mut bare = call(session(run(1), 1).id, 3);
     bare.arguments = None;
+    bare.continues = Some(full.id);
+    (bare.work_session, bare.list_epoch, bare.context) = (None, None, None);
     let full_end = end(&full, Outcome::Cancelled);
     let mut bare_end = end(&bare, Outcome::Error);
     bare_end.result = None;
@@ -36,6 +41,45 @@ pub async fn a_call_in_flight_has_no_end(store: &impl UsageStore) {
     assert_eq!(calls(store).await, [expected]);
     let all = InvocationFilter::default();
     assert_eq!(store.count(&all).await.unwrap(), 1);
+}
+
+/// The tokens of a call are read with it. The first count of each text stays.
+pub async fn the_first_count_of_tokens_stays(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let [one_by_one, at_once, uncounted] = [2, 3, 4].map(|n| call(session, n));
+    apply(store, &[Record::CallOpened(one_by_one.clone())]).await;
+    for (request, response) in [(None, Some(7)), (Some(0), Some(8)), (Some(9), None)] {
+        apply(store, &[tokens(&one_by_one, request, response)]).await;
+    }
+    let records = [
+        Record::CallOpened(at_once.clone()),
+        tokens(&at_once, Some(1), None),
+        tokens(&at_once, Some(2), Some(3)),
+        Record::CallOpened(uncounted),
+    ];
+    apply(store, &records).await;
+    let counts: Vec<_> = (calls(store).await.iter())
+        .map(|call| (call.request_tokens, call.response_tokens))
+        .collect();
+    let expected = [(Some(0), Some(7)), (Some(1), Some(3)), (None, None)];
+    assert_eq!(counts, expected);
+}
+
+/// Tokens of a call that is not recorded make no row.
+pub async fn tokens_of_an_unknown_call_make_no_row(store: &impl UsageStore) {
+    let unknown = call(session(run(1), 1).id, 2);
+    apply(store, &[tokens(&unknown, Some(1), Some(2))]).await;
+    assert_eq!(calls(store).await, []);
+    apply(store, &[Record::CallOpened(unknown.clone())]).await;
+    assert_eq!(calls(store).await, [summary(unknown, None)]);
+}
+
+/// A call before 1970 is read as it was recorded.
+pub async fn a_call_before_1970_is_read_as_it_was_recorded(store: &impl UsageStore) {
+    let mut early = call(session(run(1), 1).id, 2);
+    early.started_at = Timestamp::from_microsecond(-1).unwrap();
+    apply(store, &[Record::CallOpened(early.clone())]).await;
+    assert_eq!(calls(store).await, [summary(early, None)]);
 }
 
 /// The newest calls by identifier come back, oldest first, as many as were asked for.
@@ -110,20 +154,10 @@ pub async fn only_calls_that_fit_are_read_and_counted(store: &impl UsageStore) {
 /// A tool may have any name, and is found by it.
 pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
-    let long = "long".repeat(2_500);
-    let names = [
-        "",
-        "a\u{0}b",
-        "a",
-        "\u{0}",
-        "🦀 'x' \"y\" \\ ]]",
-        "\u{1}\n\u{7f}\u{fffe}",
-        &long,
-    ];
-    for (n, name) in (1..).zip(names) {
-        let mut call = call(session, n);
-        call.tool = ToolName::from(name);
-        apply(store, &[Record::CallOpened(call)]).await;
+    let mut names = odd_texts();
+    names.push(String::new());
+    for (n, name) in (1..).zip(&names) {
+        apply(store, &[Record::CallOpened(call_of(session, n, name))]).await;
     }
     let all = calls(store).await;
     let read: Vec<_> = all
@@ -131,10 +165,10 @@ pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
         .map(|call| call.invocation.tool.as_str())
         .collect();
     assert_eq!(read, names);
-    for name in names {
+    for name in &names {
         let filter = InvocationFilter {
             session: None,
-            tool: Some(ToolName::from(name)),
+            tool: Some(ToolName::from(name.as_str())),
         };
         assert_eq!(store.count(&filter).await.unwrap(), 1, "{name:?}");
     }

@@ -4,12 +4,15 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use jiff::Timestamp;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
-use riglm_domain::session::Session;
 
 use super::UsageStore;
-use super::scene::{apply, call, calls, end, exchange, moment, only_outcome, page, run, session};
+use super::scene::{
+    apply, call, calls, closed, context, end, exchange, feedback, list_shown, lost, moment,
+    only_outcome, page, recommendation, run, search, session, summary, tokens,
+};
 
 /// All records of one call become visible together or not at all.
 pub async fn the_records_of_a_call_become_visible_together(store: &impl UsageStore) {
@@ -147,6 +150,91 @@ pub async fn no_records_are_applied_without_effect(store: &impl UsageStore) {
     assert_eq!(store.sessions(9).await.unwrap(), []);
 }
 
+/// An end before the beginning of its call makes no row, in a batch of its own or not, and is lost.
+pub async fn an_end_before_its_beginning_makes_no_row(store: &impl UsageStore) {
+    let (early, swapped) = (
+        call(session(run(1), 1).id, 2),
+        call(session(run(1), 1).id, 3),
+    );
+    let [early_end, swapped_end] =
+        [&early, &swapped].map(|call| Record::CallClosed(end(call, Outcome::Ok)));
+    apply(store, &[early_end]).await;
+    assert_eq!(calls(store).await, []);
+    let records = [
+        Record::CallOpened(early.clone()),
+        swapped_end,
+        Record::CallOpened(swapped.clone()),
+    ];
+    apply(store, &records).await;
+    let expected = [early, swapped].map(|call| summary(call, None));
+    assert_eq!(calls(store).await, expected);
+}
+
+/// The end of a session that is not recorded makes no row; the first end of one stays.
+pub async fn the_first_end_of_a_session_stays(store: &impl UsageStore) {
+    let (known, unknown) = (session(run(1), 1), session(run(1), 2));
+    let opened = Record::SessionOpened(known.clone());
+    apply(store, &[opened, closed(&unknown, 3), closed(&known, 4)]).await;
+    apply(store, &[closed(&known, 5)]).await;
+    let sessions = store.sessions(9).await.unwrap();
+    let ends: Vec<_> = sessions
+        .iter()
+        .map(|row| (row.session.id, row.ended_at))
+        .collect();
+    assert_eq!(ends, [(known.id, Some(moment(4)))]);
+}
+
+/// Times are kept to the microsecond, those before 1970 too.
+pub async fn times_are_kept_to_the_microsecond(store: &impl UsageStore) {
+    let mut late = session(run(1), 1);
+    let mut early = session(run(1), 2);
+    late.started_at = Timestamp::from_nanosecond(1_800_000_000_123_456_789).unwrap();
+    early.started_at = Timestamp::from_microsecond(-3_600_000_001).unwrap();
+    let opened = [&late, &early].map(|session| Record::SessionOpened(session.clone()));
+    apply(store, &opened).await;
+    let sessions = store.sessions(9).await.unwrap();
+    let starts: Vec<_> = (sessions.iter())
+        .map(|row| row.session.started_at.as_nanosecond())
+        .collect();
+    assert_eq!(starts, [-3_600_000_001_000, 1_800_000_000_123_456_000]);
+}
+
+/// Numbers that do not fit a signed 64-bit integer are kept as its largest value.
+pub async fn the_largest_numbers_are_kept_as_far_as_they_fit(store: &impl UsageStore) {
+    const LARGEST: u64 = i64::MAX.unsigned_abs();
+    let id = session(run(1), 1).id;
+    let (mut call, mut exchange) = (call(id, 2), exchange(id, 3));
+    call.request_bytes = u64::MAX;
+    exchange.duration_us = u64::MAX;
+    let mut end = end(&call, Outcome::Ok);
+    (end.duration_us, end.response_bytes) = (u64::MAX, u64::MAX);
+    let tokens = tokens(&call, Some(u64::MAX), Some(LARGEST));
+    let records = [
+        Record::CallOpened(call),
+        Record::CallClosed(end),
+        tokens,
+        Record::Exchanged(exchange),
+    ];
+    apply(store, &records).await;
+    let read = &calls(store).await[0];
+    let end = read.end.as_ref().unwrap();
+    assert_eq!(
+        [
+            Some(read.invocation.request_bytes),
+            Some(end.duration_us),
+            Some(end.response_bytes),
+            read.request_tokens,
+            read.response_tokens,
+        ],
+        [Some(LARGEST); 5]
+    );
+    let exchanges = store.exchanges(id, 9).await.unwrap();
+    assert_eq!(exchanges[0].duration_us, LARGEST);
+    let before = counts(store).await;
+    store.rebuild().await.unwrap();
+    assert_eq!(counts(store).await, before);
+}
+
 async fn ends_one_by_one_and_at_once(
     store: &impl UsageStore,
     ends: [Outcome; 2],
@@ -171,21 +259,8 @@ async fn ends_one_by_one_and_at_once(
     assert_eq!(outcomes, [Some(expected), Some(expected)]);
 }
 
-fn closed(session: &Session, millis: i64) -> Record {
-    Record::SessionClosed {
-        session: session.id,
-        ended_at: moment(millis),
-    }
-}
-
-fn lost(n: u8, millis: i64) -> Record {
-    Record::RunLost {
-        run: run(n),
-        noticed_at: moment(millis),
-    }
-}
-
-fn one_of_each() -> Vec<Record> {
+/// Returns records of every kind, of two sessions.
+pub(super) fn one_of_each() -> Vec<Record> {
     let (first, second) = (session(run(1), 1), session(run(2), 2));
     let (done, open) = (call(first.id, 3), call(second.id, 4));
     vec![
@@ -203,18 +278,49 @@ fn one_of_each() -> Vec<Record> {
         Record::CallOpened(done.clone()),
         Record::CallClosed(end(&done, Outcome::Ok)),
         Record::CallOpened(open),
+        tokens(&done, Some(5), None),
         Record::Exchanged(exchange(second.id, 5)),
+        Record::ListShown(list_shown(first.id, 5)),
+        Record::Searched(search(first.id, 5)),
+        Record::ContextGiven(context(first.id, 5)),
+        Record::Recommended(recommendation(first.id, 5)),
+        Record::FeedbackGiven(feedback(first.id, 5, "echo")),
         closed(&first, 6),
         lost(2, 7),
     ]
 }
 
-async fn everything(store: &impl UsageStore) -> String {
-    let second = session(run(2), 2).id;
+/// Returns all that records made.
+pub(super) async fn everything(store: &impl UsageStore) -> String {
+    const ALL: u32 = u32::MAX;
+    let sessions = store.sessions(ALL).await.unwrap();
+    let (mut exchanges, mut lists_shown) = (Vec::new(), Vec::new());
+    for row in &sessions {
+        exchanges.extend(store.exchanges(row.session.id, ALL).await.unwrap());
+        lists_shown.extend(store.lists_shown(row.session.id, ALL).await.unwrap());
+    }
+    let searches = store.searches(None, ALL).await.unwrap();
+    let contexts = store.contexts(None, ALL).await.unwrap();
+    let recommendations = store.recommendations(ALL).await.unwrap();
+    let feedback = store.feedback(None, ALL).await.unwrap();
+    let definitions = store.tool_definitions(None).await.unwrap();
     format!(
-        "{:#?}\n{:#?}\n{:#?}",
-        store.sessions(9).await.unwrap(),
+        "{sessions:#?}\n{:#?}\n{exchanges:#?}\n{lists_shown:#?}\n{searches:#?}\n{contexts:#?}\n\
+         {recommendations:#?}\n{feedback:#?}\n{definitions:#?}\n{}",
         calls(store).await,
-        store.exchanges(second, 9).await.unwrap(),
+        counts(store).await,
+    )
+}
+
+/// Returns all counts.
+pub(super) async fn counts(store: &impl UsageStore) -> String {
+    let since = Timestamp::MIN;
+    format!(
+        "{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}",
+        store.frequencies(None, since).await.unwrap(),
+        store.sessions_using(None, None).await.unwrap(),
+        store.cooccurrences(None, None).await.unwrap(),
+        store.transitions(None, None).await.unwrap(),
+        store.statistics(None, None, since).await.unwrap(),
     )
 }

@@ -1,20 +1,30 @@
 //! The rows that the clauses are about.
 
+mod decided;
+mod said;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{
     ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
-use riglm_domain::invocation::{Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource};
+use riglm_domain::invocation::{
+    CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource,
+};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::record::Record;
 use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool::{ToolListing, ToolSighting};
+use riglm_domain::tool::{ToolListing, ToolRef, ToolSighting};
 
+pub use self::decided::{
+    assignment, audit, exclusion, list_epoch, snapshot, weights, work_session,
+};
+pub use self::said::{
+    context, embedding, feedback, hash, list_shown, recommendation, scored_tools, search,
+};
 use super::UsageStore;
 use crate::analytics::InvocationFilter;
 
@@ -22,6 +32,37 @@ use crate::analytics::InvocationFilter;
 /// microseconds.
 pub fn moment(millis: i64) -> Timestamp {
     Timestamp::from_microsecond(1_800_000_000_000_000 + millis * 1_000 + 7).unwrap()
+}
+
+/// Returns texts that a careless hand would cut, escape wrongly or take for others, all different.
+pub fn odd_texts() -> Vec<String> {
+    let texts = [
+        "a\u{0}b",
+        "a",
+        "a ",
+        "A",
+        "\u{0}",
+        "🦀 'x' \"y\" \\ ]]",
+        "\u{1}\n\u{7f}\u{fffe}",
+        "\u{241b}",
+        "\u{241b}0",
+        "\u{241b}\u{241b}0",
+        "a\u{241b}",
+        "\\u0000",
+        "%",
+        "ä",
+        "a\u{308}",
+    ];
+    let long = "long".repeat(2_500);
+    texts.into_iter().map(String::from).chain([long]).collect()
+}
+
+/// Returns a tool of the upstream that [`call`] names.
+pub fn tool(name: &str) -> ToolRef {
+    ToolRef {
+        upstream: UpstreamName::parse("up-1.x").unwrap(),
+        tool: ToolName::from(name),
+    }
 }
 
 /// Returns a run.
@@ -35,7 +76,7 @@ pub fn session(run: RunId, n: u8) -> Session {
         id: SessionId::new(moment(n.into()), [n; 10]),
         run,
         principal: Principal::named("alice"),
-        client: KeyedHasher::new(&[1; 32]).hash_text("alice/client/1.0"),
+        client: hash("alice/client/1.0"),
         client_info: ClientInfo::new("client \"ünïcode\"", "1.0"),
         protocol: Revision::new(Revision::V2025_11_25),
         transport: Transport::StreamableHttp,
@@ -56,7 +97,7 @@ pub fn call(session: SessionId, n: u8) -> Invocation {
         principal: Principal::named("alice"),
         upstream: UpstreamName::parse("up-1.x").unwrap(),
         tool: ToolName::from("echo"),
-        arguments_hash: KeyedHasher::new(&[1; 32]).hash_text("{}"),
+        arguments_hash: hash("{}"),
         arguments: Some(r#"{"text":"it's \"quoted\" \u0000"}"#.into()),
         started_at: moment(n.into()),
         sequence: n.into(),
@@ -66,6 +107,39 @@ pub fn call(session: SessionId, n: u8) -> Invocation {
         work_session: Some(WorkSessionId::new(moment(n.into()), [n; 10])),
         list_epoch: Some(3),
         context: Some(ContextId::new(moment(n.into()), [n; 10])),
+    }
+}
+
+/// Returns a call like [`call`] of the tool with this name.
+pub fn call_of(session: SessionId, n: u8, name: &str) -> Invocation {
+    Invocation {
+        tool: ToolName::from(name),
+        ..call(session, n)
+    }
+}
+
+/// Returns the tokens of the call.
+pub fn tokens(call: &Invocation, request: Option<u64>, response: Option<u64>) -> Record {
+    Record::CallMeasured(CallTokens {
+        id: call.id,
+        request,
+        response,
+    })
+}
+
+/// Returns the end of the session.
+pub fn closed(session: &Session, millis: i64) -> Record {
+    Record::SessionClosed {
+        session: session.id,
+        ended_at: moment(millis),
+    }
+}
+
+/// Returns the notice that a run was lost.
+pub fn lost(n: u8, millis: i64) -> Record {
+    Record::RunLost {
+        run: run(n),
+        noticed_at: moment(millis),
     }
 }
 

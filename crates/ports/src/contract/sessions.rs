@@ -1,12 +1,15 @@
 //! The clauses of [`SessionRepository`](crate::analytics::SessionRepository).
 
+use std::collections::BTreeMap;
+
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::Outcome;
+use riglm_domain::principal::Principal;
 use riglm_domain::record::Record;
 use riglm_domain::session::SessionSummary;
 
 use super::UsageStore;
-use super::scene::{apply, call, end, moment, page, run, session};
+use super::scene::{apply, call, end, moment, odd_texts, page, run, session};
 
 /// A session is read with every value that was recorded.
 pub async fn a_session_is_read_as_it_was_recorded(store: &impl UsageStore) {
@@ -28,15 +31,53 @@ pub async fn a_session_is_read_as_it_was_recorded(store: &impl UsageStore) {
     assert_eq!(store.sessions(9).await.unwrap(), [expected]);
 }
 
+/// A session is read without what is not known of it, and with any texts that are.
+pub async fn any_texts_of_a_session_survive(store: &impl UsageStore) {
+    let mut bare = session(run(1), 1);
+    bare.profile = None;
+    bare.metadata.clear();
+    let mut expected = vec![bare];
+    for (n, text) in (2..).zip(odd_texts()) {
+        let mut odd = session(run(1), n);
+        odd.principal = Principal::named(&text);
+        odd.metadata = BTreeMap::from([(text.clone(), text.clone())]);
+        odd.profile = Some(text);
+        expected.push(odd);
+    }
+    let opened: Vec<_> = expected
+        .iter()
+        .cloned()
+        .map(Record::SessionOpened)
+        .collect();
+    apply(store, &opened).await;
+    let sessions = store.sessions(u32::MAX).await.unwrap();
+    let read: Vec<_> = sessions.into_iter().map(|row| row.session).collect();
+    assert_eq!(read, expected);
+}
+
+/// The first record of a session stays.
+pub async fn the_first_record_of_a_session_stays(store: &impl UsageStore) {
+    let first = session(run(1), 1);
+    let mut second = first.clone();
+    second.profile = Some("another".into());
+    let opened = [&first, &second].map(|session| Record::SessionOpened(session.clone()));
+    apply(store, &opened).await;
+    let sessions = store.sessions(9).await.unwrap();
+    let read: Vec<_> = sessions.into_iter().map(|row| row.session).collect();
+    assert_eq!(read, [first]);
+}
+
 /// The newest sessions by start come back, oldest first.
 pub async fn the_newest_sessions_come_oldest_first(store: &impl UsageStore) {
     let opened = [3, 1, 4, 2].map(|n| Record::SessionOpened(session(run(1), n)));
     apply(store, &opened).await;
-    let starts: Vec<_> = (store.sessions(3).await.unwrap().iter())
-        .map(|row| row.session.started_at)
-        .collect();
-    assert_eq!(starts, [2, 3, 4].map(moment));
-    assert_eq!(store.sessions(0).await.unwrap(), []);
+    for (limit, expected) in [(0, &[][..]), (1, &[4]), (3, &[2, 3, 4]), (9, &[1, 2, 3, 4])] {
+        let starts: Vec<_> = (store.sessions(limit).await.unwrap().iter())
+            .map(|row| row.session.started_at)
+            .collect();
+        let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
+        assert_eq!(starts, expected, "{limit}");
+    }
 }
 
 /// Sessions that started at the same moment are ordered by identifier.

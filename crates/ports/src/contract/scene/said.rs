@@ -1,0 +1,116 @@
+//! What is recorded beside sessions, calls and exchanges.
+
+use riglm_domain::canonical::{KeyedHash, KeyedHasher};
+use riglm_domain::context::{Context, ContextSource};
+use riglm_domain::embedding::Embedding;
+use riglm_domain::experiment::ExperimentArm;
+use riglm_domain::feedback::{Feedback, Rating, Verdict};
+use riglm_domain::id::{
+    ContextId, FeedbackId, InvocationId, RecommendationId, SearchId, SessionId,
+};
+use riglm_domain::list_shown::{ListShown, ToolSet};
+use riglm_domain::principal::Principal;
+use riglm_domain::recommendation::Recommendation;
+use riglm_domain::search::{ScoredTool, Search, SearchQuality};
+
+use super::{moment, odd_texts, tool};
+
+/// Returns the keyed hash of a text.
+pub fn hash(text: &str) -> KeyedHash {
+    KeyedHasher::new(&[1; 32]).hash_text(text)
+}
+
+/// Returns a list that the session was shown `n` milliseconds into the scene: a tool of each odd
+/// name, in no particular order.
+pub fn list_shown(session: SessionId, n: u8) -> ListShown {
+    ListShown {
+        session,
+        principal: Principal::named("alice"),
+        shown_at: moment(n.into()),
+        epoch: n.into(),
+        policy: "sticky \u{0}".into(),
+        tools: ToolSet::new(odd_texts().iter().rev().map(|name| tool(name)).collect()),
+        n_available: 700,
+    }
+}
+
+/// Returns scores that a careless hand would round, on tools in this order.
+pub fn scored_tools() -> Vec<ScoredTool> {
+    let scores = [f64::MAX, 0.1 + 0.2, 5e-324, 0.0, -1.0 / 3.0, f64::MIN];
+    (scores
+        .into_iter()
+        .zip(["b", "a", "c\u{0}", "\u{241b}0", "a", "🦀"]))
+    .map(|(score, name)| ScoredTool {
+        tool: tool(name),
+        score,
+    })
+    .collect()
+}
+
+/// Returns a search of the session, received `n` milliseconds into the scene.
+pub fn search(session: SessionId, n: u8) -> Search {
+    Search {
+        id: SearchId::new(moment(n.into()), [n; 10]),
+        session,
+        principal: Principal::named("alice"),
+        searched_at: moment(n.into()),
+        duration_us: 88,
+        query_hash: hash("find it"),
+        query: Some("find 'it' \u{0}\u{241b}0".into()),
+        quality: SearchQuality::Medium,
+        results: scored_tools(),
+    }
+}
+
+/// Returns a vector with components that a careless hand would round.
+pub fn embedding(model: &str) -> Embedding {
+    let vector = vec![f32::MAX, 0.1, -0.0, 1e-45, 1.0 / 3.0, f32::MIN];
+    Embedding::new(model, vector).unwrap()
+}
+
+/// Returns what the session was doing `n` milliseconds into the scene.
+pub fn context(session: SessionId, n: u8) -> Context {
+    Context {
+        id: ContextId::new(moment(n.into()), [n; 10]),
+        session,
+        principal: Principal::named("alice"),
+        source: ContextSource::SetContext,
+        given_at: moment(n.into()),
+        text_hash: hash("do it"),
+        text: Some("do \"it\" \u{0}".into()),
+        embedding: Some(embedding("model \u{0}'")),
+    }
+}
+
+/// Returns what the session was recommended `n` milliseconds into the scene.
+pub fn recommendation(session: SessionId, n: u8) -> Recommendation {
+    Recommendation {
+        id: RecommendationId::new(moment(n.into()), [n; 10]),
+        session: Some(session),
+        principal: Principal::named("alice"),
+        shown_at: moment(n.into()),
+        intent_hash: hash("want it"),
+        intent: Some("want \\it\\ \u{0}".into()),
+        weights: Some(4),
+        experiment: Some(ExperimentArm {
+            experiment: "colour \u{0}".into(),
+            arm: "grün".into(),
+        }),
+        tools: scored_tools(),
+    }
+}
+
+/// Returns what was said in the session about a tool `n` milliseconds into the scene.
+pub fn feedback(session: SessionId, n: u8, name: &str) -> Feedback {
+    Feedback {
+        id: FeedbackId::new(moment(n.into()), [n; 10]),
+        principal: Principal::named("alice"),
+        session: Some(session),
+        tool: tool(name),
+        verdict: Verdict::Unhelpful,
+        rating: Some(Rating::try_from(2).unwrap()),
+        recommendation: Some(RecommendationId::new(moment(1), [1; 10])),
+        invocation: Some(InvocationId::new(moment(2), [2; 10])),
+        given_at: moment(n.into()),
+    }
+}
