@@ -15,6 +15,7 @@
     reason = "a clause that is not kept fails the test that runs it"
 )]
 
+pub mod counting;
 pub mod exchanges;
 pub mod invocations;
 pub mod records;
@@ -139,6 +140,13 @@ macro_rules! usage_store_contract {
                     an_outcome_is_counted_in_place_of_unknown,
                     calls_of_a_lost_run_are_counted_as_unknown,
                     calls_of_an_unrecorded_session_are_counted,
+                ]
+                counting: [
+                    counts_kept_agree_with_counts_from_scratch,
+                    counts_agree_after_a_purge_in_small_steps,
+                    counts_agree_after_a_client_is_removed,
+                    counts_made_anew_are_the_same,
+                    nothing_is_wrong_after_all_that,
                 ]
             );
         }

@@ -2,6 +2,7 @@
 
 mod decided;
 mod said;
+mod stream;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ pub use self::decided::{
 pub use self::said::{
     context, embedding, feedback, hash, list_shown, recommendation, scored_tools, search,
 };
+pub use self::stream::{Numbers, stream, stream_client, stream_hour, stream_principals};
 use super::UsageStore;
 use crate::analytics::InvocationFilter;
 
