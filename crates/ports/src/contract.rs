@@ -15,12 +15,18 @@
     reason = "a clause that is not kept fails the test that runs it"
 )]
 
+pub mod contexts;
 pub mod counting;
 pub mod exchanges;
+pub mod feedback;
 pub mod invocations;
+pub mod lists_shown;
+pub mod recommendations;
 pub mod records;
 pub mod scene;
+pub mod searches;
 pub mod sessions;
+pub mod tool_definitions;
 pub mod usage;
 
 use crate::analytics::{
@@ -147,6 +153,41 @@ macro_rules! usage_store_contract {
                     counts_agree_after_a_client_is_removed,
                     counts_made_anew_are_the_same,
                     nothing_is_wrong_after_all_that,
+                ]
+                tool_definitions: [
+                    a_definition_is_read_as_it_was_recorded,
+                    a_definition_seen_again_has_one_row,
+                    a_definition_that_changed_has_another_row,
+                    the_first_text_of_a_definition_stays,
+                    definitions_are_ordered,
+                    only_definitions_of_the_upstream_are_read,
+                ]
+                lists_shown: [
+                    a_list_is_read_as_it_was_shown,
+                    the_newest_lists_of_a_session_come_oldest_first,
+                    of_one_moment_the_first_list_is_kept,
+                ]
+                searches: [
+                    a_search_is_read_as_it_was_recorded,
+                    the_newest_searches_come_oldest_first,
+                    the_first_record_of_a_search_stays,
+                ]
+                contexts: [
+                    a_context_is_read_as_it_was_recorded,
+                    the_newest_contexts_come_oldest_first,
+                    the_first_record_of_a_context_stays,
+                ]
+                recommendations: [
+                    a_recommendation_is_read_as_it_was_recorded,
+                    an_unknown_recommendation_is_none,
+                    the_newest_recommendations_come_oldest_first,
+                    the_first_record_of_a_recommendation_stays,
+                ]
+                feedback: [
+                    feedback_is_read_as_it_was_given,
+                    the_newest_feedback_comes_oldest_first,
+                    only_feedback_on_the_tool_is_read,
+                    the_first_record_of_feedback_stays,
                 ]
             );
         }

@@ -1,0 +1,49 @@
+//! The clauses of [`ListShownRepository`](crate::analytics::ListShownRepository).
+
+use riglm_domain::list_shown::ToolSet;
+use riglm_domain::record::Record;
+
+use super::UsageStore;
+use super::scene::{apply, list_shown, moment, run, session};
+
+/// A list is read with every value that was recorded, its tools in their order.
+pub async fn a_list_is_read_as_it_was_shown(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let full = list_shown(id, 2);
+    let mut empty = list_shown(id, 3);
+    empty.tools = ToolSet::new(Vec::new());
+    (empty.epoch, empty.n_available) = (0, 0);
+    let records = [&full, &empty].map(|list| Record::ListShown(list.clone()));
+    apply(store, &records).await;
+    assert_eq!(store.lists_shown(id, 9).await.unwrap(), [full, empty]);
+}
+
+/// The newest lists of the session by moment come back, oldest first, and no others.
+pub async fn the_newest_lists_of_a_session_come_oldest_first(store: &impl UsageStore) {
+    let (asked, other) = (session(run(1), 1).id, session(run(1), 2).id);
+    let records = [(asked, 4), (other, 9), (asked, 3), (asked, 5)]
+        .map(|(session, n)| Record::ListShown(list_shown(session, n)));
+    apply(store, &records).await;
+    for (limit, expected) in [(0, &[][..]), (1, &[5]), (2, &[4, 5]), (9, &[3, 4, 5])] {
+        let moments: Vec<_> = (store.lists_shown(asked, limit).await.unwrap().iter())
+            .map(|list| list.shown_at)
+            .collect();
+        let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
+        assert_eq!(moments, expected, "{limit}");
+    }
+    let nobody = session(run(1), 3).id;
+    assert_eq!(store.lists_shown(nobody, 9).await.unwrap(), []);
+}
+
+/// Of several lists of one moment the first that was recorded is kept, for each session.
+pub async fn of_one_moment_the_first_list_is_kept(store: &impl UsageStore) {
+    let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
+    let first = list_shown(one, 2);
+    let mut second = first.clone();
+    second.policy = "another".into();
+    let other = list_shown(two, 2);
+    let records = [&first, &second, &other].map(|list| Record::ListShown(list.clone()));
+    apply(store, &records).await;
+    assert_eq!(store.lists_shown(one, 9).await.unwrap(), [first]);
+    assert_eq!(store.lists_shown(two, 9).await.unwrap(), [other]);
+}
