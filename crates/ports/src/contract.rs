@@ -15,19 +15,28 @@
     reason = "a clause that is not kept fails the test that runs it"
 )]
 
+pub mod assignments;
+pub mod audit;
+pub mod changes;
 pub mod contexts;
 pub mod counting;
+pub mod embeddings;
 pub mod exchanges;
 pub mod feedback;
 pub mod invocations;
+pub mod list_epochs;
 pub mod lists_shown;
+pub mod overrides;
 pub mod recommendations;
 pub mod records;
 pub mod scene;
 pub mod searches;
 pub mod sessions;
+pub mod snapshots;
 pub mod tool_definitions;
 pub mod usage;
+pub mod weights;
+pub mod work_sessions;
 
 use crate::analytics::{
     AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
@@ -188,6 +197,70 @@ macro_rules! usage_store_contract {
                     the_newest_feedback_comes_oldest_first,
                     only_feedback_on_the_tool_is_read,
                     the_first_record_of_feedback_stays,
+                ]
+                overrides: [
+                    an_override_is_read_as_it_was_set,
+                    one_for_the_same_tool_and_scope_is_replaced,
+                    an_override_that_is_set_again_is_there_once,
+                    a_removed_override_is_gone,
+                    only_overrides_that_hold_are_read,
+                    every_change_of_overrides_has_its_entry,
+                    removing_no_override_writes_nothing,
+                ]
+                audit: [
+                    an_entry_is_read_as_it_was_added,
+                    an_entry_is_never_changed,
+                    the_newest_entries_come_oldest_first,
+                ]
+                embeddings: [
+                    a_vector_is_read_as_it_was_stored,
+                    a_later_vector_replaces_the_earlier_one,
+                    vectors_of_different_models_are_kept_apart,
+                    vectors_that_are_not_there_are_left_out,
+                    a_forgotten_model_has_no_vectors,
+                ]
+                assignments: [
+                    a_subject_is_assigned_to_the_proposed_arm,
+                    a_subject_keeps_its_arm,
+                    assignments_are_ordered_by_subject,
+                ]
+                weights: [
+                    a_version_that_is_added_is_used,
+                    each_ranking_has_versions_of_its_own,
+                    a_version_that_does_not_follow_is_refused,
+                    one_can_go_back_and_forth,
+                    going_to_no_version_writes_nothing,
+                    every_change_of_weights_has_its_entry,
+                    the_newest_versions_come_oldest_first,
+                ]
+                snapshots: [
+                    the_newest_snapshot_is_read_as_it_was_saved,
+                    a_large_snapshot_survives,
+                    each_model_has_snapshots_of_its_own,
+                    a_snapshot_that_does_not_follow_is_refused,
+                ]
+                work_sessions: [
+                    a_request_begins_a_work_session,
+                    an_unknown_work_session_is_none,
+                    a_request_within_the_gap_goes_on,
+                    a_request_after_the_gap_begins_another,
+                    an_earlier_request_goes_on_too,
+                    the_newest_work_session_goes_on,
+                    other_keys_have_other_work_sessions,
+                    a_candidate_resolved_again_gets_itself,
+                    the_newest_work_sessions_come_oldest_first,
+                ]
+                list_epochs: [
+                    an_epoch_that_begins_holds,
+                    each_scope_has_epochs_of_its_own,
+                    an_epoch_keeps_the_tools_of_its_beginning,
+                    only_the_next_epoch_begins,
+                    the_first_epoch_is_one,
+                ]
+                changes: [
+                    topics_that_were_never_changed_have_number_zero,
+                    each_change_makes_the_number_of_its_topic_higher,
+                    removing_a_client_with_overrides_is_a_change,
                 ]
             );
         }

@@ -14,7 +14,8 @@ use super::StoreError;
 /// with it, or not at all, and changes [`Topic::Overrides`](super::Topic::Overrides).
 #[async_trait]
 pub trait OverrideRepository: Send + Sync + fmt::Debug {
-    /// Adds an override; one for the same tool and scope is replaced.
+    /// Adds an override; one for the same tool and scope, or with the same identifier, is
+    /// replaced.
     ///
     /// # Errors
     ///
