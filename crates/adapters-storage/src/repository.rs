@@ -1,7 +1,14 @@
 //! The repositories, one file for each aggregate: its statements for both databases side by side,
 //! and its rows.
 
+pub(crate) mod context;
 pub(crate) mod exchange;
+pub(crate) mod feedback;
 pub(crate) mod invocation;
+pub(crate) mod list_shown;
+pub(crate) mod recommendation;
+mod scored_tools;
+pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod tool_definition;
+pub(crate) mod tool_set;

@@ -19,7 +19,10 @@ use riglm_ports::analytics::{RecordSink, StoreError};
 use self::fold::Folded;
 use crate::counts;
 use crate::database::{Database, Transaction, WriteLock};
-use crate::repository::{exchange, invocation, session, tool_definition};
+use crate::repository::{
+    context, exchange, feedback, invocation, list_shown, recommendation, search, session,
+    tool_definition,
+};
 use crate::store::Store;
 
 #[async_trait]
@@ -70,5 +73,10 @@ async fn write(transaction: &mut Transaction, batch: &Folded<'_>) -> Result<(), 
     invocation::write_closed(transaction, batch.ends()).await?;
     invocation::write_tokens(transaction, &batch.tokens).await?;
     usage::write(transaction, change).await?;
-    exchange::write(transaction, &batch.exchanges).await
+    exchange::write(transaction, &batch.exchanges).await?;
+    list_shown::write(transaction, &batch.lists_shown).await?;
+    search::write(transaction, &batch.searches).await?;
+    context::write(transaction, &batch.contexts).await?;
+    recommendation::write(transaction, &batch.recommendations).await?;
+    feedback::write(transaction, &batch.feedback).await
 }

@@ -1,0 +1,153 @@
+//! What clients were doing.
+
+use async_trait::async_trait;
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::context::{Context, ContextSource};
+use riglm_domain::embedding::Embedding;
+use riglm_domain::id::{ContextId, SessionId};
+use riglm_domain::principal::Principal;
+use riglm_ports::analytics::{ContextRepository, StoreError};
+use serde::Deserialize;
+
+use crate::database::{Rows, Statement, Transaction};
+use crate::store::Store;
+use crate::value::{self, Hex, Micros};
+
+const INSERT: Statement = Statement {
+    table: "contexts",
+    sqlite: "
+        INSERT INTO contexts (
+            id, session, principal, source, given_at, text_hash, text, model, vector)
+        SELECT
+            unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
+            value ->> 4, unhex(value ->> 5), value ->> 6, value ->> 7, unhex(value ->> 8)
+        FROM jsonb_each(?1)
+        WHERE true
+        ON CONFLICT (id) DO NOTHING",
+    postgres: "
+        INSERT INTO contexts (
+            id, session, principal, source, given_at, text_hash, text, model, vector)
+        SELECT
+            (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3,
+            (value ->> 4)::bigint, decode(value ->> 5, 'hex'), value ->> 6, value ->> 7,
+            decode(value ->> 8, 'hex')
+        FROM jsonb_array_elements($1::jsonb)
+        ON CONFLICT (id) DO NOTHING",
+};
+
+/// A statement that reads the newest contexts that fit a condition. Parameters: limit, session.
+macro_rules! select_newest {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "contexts",
+            sqlite: concat!(
+                "SELECT json_array(
+                    hex(id), hex(session), principal, source, given_at, hex(text_hash), text,
+                    model, iif(vector IS NULL, NULL, hex(vector)))
+                FROM contexts ",
+                $sqlite,
+                " ORDER BY id DESC LIMIT ?1 ->> 0"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(
+                    id, session, principal, source, given_at, encode(text_hash, 'hex'), text,
+                    model, encode(vector, 'hex'))::text
+                FROM contexts ",
+                $postgres,
+                " ORDER BY id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+            ),
+        }
+    };
+}
+
+const SELECT_NEWEST: Statement = select_newest!("", "");
+
+const SELECT_NEWEST_OF_SESSION: Statement = select_newest!(
+    "WHERE session = unhex(?1 ->> 1, '-')",
+    "WHERE session = ($1::jsonb ->> 1)::uuid"
+);
+
+/// Writes contexts.
+pub(crate) async fn write(
+    transaction: &mut Transaction,
+    contexts: &[&Context],
+) -> Result<(), StoreError> {
+    let rows = contexts.iter().map(|context| {
+        let embedding = context.embedding.as_ref();
+        (
+            context.id,
+            context.session,
+            &context.principal,
+            context.source,
+            Micros(context.given_at),
+            context.text_hash,
+            &context.text,
+            embedding.map(Embedding::model),
+            embedding.map(|embedding| value::bytes_of(embedding.vector())),
+        )
+    });
+    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+#[async_trait]
+impl ContextRepository for Store {
+    async fn contexts(
+        &self,
+        session: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<Context>, StoreError> {
+        let statement = match session {
+            None => SELECT_NEWEST,
+            Some(_) => SELECT_NEWEST_OF_SESSION,
+        };
+        let database = self.database().await?;
+        let newest: Vec<Row> = database.rows(&statement, &(limit, session)).await?;
+        newest.into_iter().rev().map(TryInto::try_into).collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct Row(
+    ContextId,
+    SessionId,
+    Principal,
+    ContextSource,
+    Micros,
+    KeyedHash,
+    Option<String>,
+    Option<String>,
+    Option<Hex>,
+);
+
+impl TryFrom<Row> for Context {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let Row(id, session, principal, source, given_at, text_hash, text, model, vector) = row;
+        let embedding = match (model, vector) {
+            (Some(model), Some(vector)) => Some(embedding(&model, &vector)?),
+            _ => None,
+        };
+        Ok(Self {
+            id,
+            session,
+            principal,
+            source,
+            given_at: given_at.0,
+            text_hash,
+            text,
+            embedding,
+        })
+    }
+}
+
+fn embedding(model: &str, bytes: &Hex) -> Result<Embedding, StoreError> {
+    let corrupt = |reason: String| StoreError::Corrupt {
+        table: "contexts",
+        reason,
+    };
+    let vector = value::vector_of(bytes)
+        .ok_or_else(|| corrupt("a vector has bytes that make no component".into()))?;
+    Embedding::new(model, vector).map_err(|error| corrupt(error.to_string()))
+}

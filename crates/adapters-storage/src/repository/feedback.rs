@@ -1,0 +1,160 @@
+//! Feedback on tools.
+
+use async_trait::async_trait;
+use riglm_domain::feedback::{Feedback, Rating, Verdict};
+use riglm_domain::id::{
+    FeedbackId, InvocationId, RecommendationId, SessionId, ToolName, UpstreamName,
+};
+use riglm_domain::principal::Principal;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::analytics::{FeedbackRepository, StoreError};
+use serde::Deserialize;
+
+use crate::database::{Rows, Statement, Transaction};
+use crate::store::Store;
+use crate::value::Micros;
+
+const INSERT: Statement = Statement {
+    table: "feedback",
+    sqlite: "
+        INSERT INTO feedback (
+            id, principal, session, upstream, tool, tool_key, verdict, rating, recommendation,
+            invocation, given_at)
+        SELECT
+            unhex(value ->> 0, '-'), value ->> 1, unhex(value ->> 2, '-'), value ->> 3,
+            value ->> 4, value ->> 5, value ->> 6, value ->> 7, unhex(value ->> 8, '-'),
+            unhex(value ->> 9, '-'), value ->> 10
+        FROM jsonb_each(?1)
+        WHERE true
+        ON CONFLICT (id) DO NOTHING",
+    postgres: "
+        INSERT INTO feedback (
+            id, principal, session, upstream, tool, tool_key, verdict, rating, recommendation,
+            invocation, given_at)
+        SELECT
+            (value ->> 0)::uuid, value ->> 1, (value ->> 2)::uuid, value ->> 3, value ->> 4,
+            (value ->> 5)::bigint, value ->> 6, (value ->> 7)::bigint, (value ->> 8)::uuid,
+            (value ->> 9)::uuid, (value ->> 10)::bigint
+        FROM jsonb_array_elements($1::jsonb)
+        ON CONFLICT (id) DO NOTHING",
+};
+
+/// A statement that reads the newest feedback that fits a condition. Parameters: limit, key,
+/// upstream and name of a tool.
+macro_rules! select_newest {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "feedback",
+            sqlite: concat!(
+                "SELECT json_array(
+                    hex(id), principal, iif(session IS NULL, NULL, hex(session)), upstream, tool,
+                    verdict, rating, iif(recommendation IS NULL, NULL, hex(recommendation)),
+                    iif(invocation IS NULL, NULL, hex(invocation)), given_at)
+                FROM feedback ",
+                $sqlite,
+                " ORDER BY id DESC LIMIT ?1 ->> 0"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(
+                    id, principal, session, upstream, tool, verdict, rating, recommendation,
+                    invocation, given_at)::text
+                FROM feedback ",
+                $postgres,
+                " ORDER BY id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+            ),
+        }
+    };
+}
+
+const SELECT_NEWEST: Statement = select_newest!("", "");
+
+const SELECT_NEWEST_ON_TOOL: Statement = select_newest!(
+    "WHERE tool_key = ?1 ->> 1 AND upstream = ?1 ->> 2 AND tool = ?1 ->> 3",
+    "WHERE tool_key = ($1::jsonb ->> 1)::bigint
+        AND upstream = $1::jsonb ->> 2 AND tool = $1::jsonb ->> 3"
+);
+
+/// Writes feedback.
+pub(crate) async fn write(
+    transaction: &mut Transaction,
+    feedback: &[&Feedback],
+) -> Result<(), StoreError> {
+    let rows = feedback.iter().map(|feedback| {
+        (
+            feedback.id,
+            &feedback.principal,
+            feedback.session,
+            &feedback.tool.upstream,
+            &feedback.tool.tool,
+            feedback.tool.key(),
+            feedback.verdict,
+            feedback.rating,
+            feedback.recommendation,
+            feedback.invocation,
+            Micros(feedback.given_at),
+        )
+    });
+    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+#[async_trait]
+impl FeedbackRepository for Store {
+    async fn feedback(
+        &self,
+        tool: Option<&ToolRef>,
+        limit: u32,
+    ) -> Result<Vec<Feedback>, StoreError> {
+        let database = self.database().await?;
+        let newest: Vec<Row> = match tool {
+            None => database.rows(&SELECT_NEWEST, &[limit]).await?,
+            Some(tool) => {
+                let parameter = (limit, tool.key(), &tool.upstream, &tool.tool);
+                database.rows(&SELECT_NEWEST_ON_TOOL, &parameter).await?
+            }
+        };
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Row(
+    FeedbackId,
+    Principal,
+    Option<SessionId>,
+    UpstreamName,
+    ToolName,
+    Verdict,
+    Option<Rating>,
+    Option<RecommendationId>,
+    Option<InvocationId>,
+    Micros,
+);
+
+impl From<Row> for Feedback {
+    fn from(row: Row) -> Self {
+        let Row(
+            id,
+            principal,
+            session,
+            upstream,
+            tool,
+            verdict,
+            rating,
+            recommendation,
+            invocation,
+            given_at,
+        ) = row;
+        Self {
+            id,
+            principal,
+            session,
+            tool: ToolRef { upstream, tool },
+            verdict,
+            rating,
+            recommendation,
+            invocation,
+            given_at: given_at.0,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Recommendations as they were shown.
+
+use async_trait::async_trait;
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::experiment::ExperimentArm;
+use riglm_domain::id::{RecommendationId, SessionId};
+use riglm_domain::principal::Principal;
+use riglm_domain::recommendation::Recommendation;
+use riglm_ports::analytics::{RecommendationRepository, StoreError};
+use serde::Deserialize;
+
+use super::scored_tools::{self, ScoredTools};
+use crate::database::{Rows, Statement, Transaction};
+use crate::store::Store;
+use crate::value::{Micros, saturated};
+
+const INSERT: Statement = Statement {
+    table: "recommendations",
+    sqlite: "
+        INSERT INTO recommendations (
+            id, session, principal, shown_at, intent_hash, intent, weights, experiment, arm,
+            tools)
+        SELECT
+            unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
+            unhex(value ->> 4), value ->> 5, value ->> 6, value ->> 7, value ->> 8, value -> 9
+        FROM jsonb_each(?1)
+        WHERE true
+        ON CONFLICT (id) DO NOTHING",
+    postgres: "
+        INSERT INTO recommendations (
+            id, session, principal, shown_at, intent_hash, intent, weights, experiment, arm,
+            tools)
+        SELECT
+            (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, (value ->> 3)::bigint,
+            decode(value ->> 4, 'hex'), value ->> 5, (value ->> 6)::bigint, value ->> 7,
+            value ->> 8, value ->> 9
+        FROM jsonb_array_elements($1::jsonb)
+        ON CONFLICT (id) DO NOTHING",
+};
+
+/// A statement that reads recommendations. Parameter: whatever the end of it takes.
+macro_rules! select {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "recommendations",
+            sqlite: concat!(
+                "SELECT json_array(
+                    hex(id), iif(session IS NULL, NULL, hex(session)), principal, shown_at,
+                    hex(intent_hash), intent, weights, experiment, arm, json(tools))
+                FROM recommendations ",
+                $sqlite
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(
+                    id, session, principal, shown_at, encode(intent_hash, 'hex'), intent, weights,
+                    experiment, arm, tools::json)::text
+                FROM recommendations ",
+                $postgres
+            ),
+        }
+    };
+}
+
+const SELECT_ONE: Statement = select!(
+    "WHERE id = unhex(?1 ->> 0, '-')",
+    "WHERE id = ($1::jsonb ->> 0)::uuid"
+);
+
+const SELECT_NEWEST: Statement = select!(
+    "ORDER BY id DESC LIMIT ?1 ->> 0",
+    "ORDER BY id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+);
+
+/// Writes recommendations.
+pub(crate) async fn write(
+    transaction: &mut Transaction,
+    recommendations: &[&Recommendation],
+) -> Result<(), StoreError> {
+    let rows = recommendations.iter().map(|recommendation| {
+        let experiment = recommendation.experiment.as_ref();
+        (
+            recommendation.id,
+            recommendation.session,
+            &recommendation.principal,
+            Micros(recommendation.shown_at),
+            recommendation.intent_hash,
+            &recommendation.intent,
+            recommendation.weights.map(saturated),
+            experiment.map(|arm| &arm.experiment),
+            experiment.map(|arm| &arm.arm),
+            scored_tools::column(&recommendation.tools),
+        )
+    });
+    transaction.write(&INSERT, Rows::new(rows)?).await?;
+    Ok(())
+}
+
+#[async_trait]
+impl RecommendationRepository for Store {
+    async fn recommendation(
+        &self,
+        id: RecommendationId,
+    ) -> Result<Option<Recommendation>, StoreError> {
+        let database = self.database().await?;
+        let row: Option<Row> = database.row(&SELECT_ONE, &[id]).await?;
+        Ok(row.map(Into::into))
+    }
+
+    async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError> {
+        let database = self.database().await?;
+        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Row(
+    RecommendationId,
+    Option<SessionId>,
+    Principal,
+    Micros,
+    KeyedHash,
+    Option<String>,
+    Option<u64>,
+    Option<String>,
+    Option<String>,
+    ScoredTools,
+);
+
+impl From<Row> for Recommendation {
+    fn from(row: Row) -> Self {
+        let Row(
+            id,
+            session,
+            principal,
+            shown_at,
+            intent_hash,
+            intent,
+            weights,
+            experiment,
+            arm,
+            tools,
+        ) = row;
+        Self {
+            id,
+            session,
+            principal,
+            shown_at: shown_at.0,
+            intent_hash,
+            intent,
+            weights,
+            experiment: (experiment.zip(arm))
+                .map(|(experiment, arm)| ExperimentArm { experiment, arm }),
+            tools: tools.into(),
+        }
+    }
+}
