@@ -94,7 +94,7 @@ CREATE TABLE pair_counts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX pair_counts_by_tool_a ON pair_counts (tool_a);
-CREATE INDEX pair_counts_by_tool_b ON pair_counts (tool_b);
+CREATE INDEX pair_counts_by_tool_b ON pair_counts (tool_b, principal);
 
 -- Sets of tools in the order of a list, identified by their content and never changed.
 CREATE TABLE tool_sets (

@@ -12,3 +12,4 @@ pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod tool_definition;
 pub(crate) mod tool_set;
+mod usage;

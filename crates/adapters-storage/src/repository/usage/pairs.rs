@@ -1,0 +1,195 @@
+//! Which tools sessions used, and which ones together.
+
+use riglm_domain::tool::ToolKey;
+use riglm_domain::usage::{ToolCooccurrence, ToolSessions};
+use riglm_ports::analytics::StoreError;
+use serde::Deserialize;
+
+use super::names::names;
+use super::{Limited, Limits};
+use crate::database::{Database, Statement};
+use crate::value::Micros;
+
+/// A statement that adds up the pairs of a tool with itself that fit a condition.
+macro_rules! sessions_using {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "pair_counts",
+            sqlite: concat!(
+                "SELECT json_array(tool_a, sum(n)) FROM pair_counts WHERE tool_b = tool_a ",
+                $sqlite,
+                " GROUP BY tool_a"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(tool_a, sum(n))::text FROM pair_counts
+                WHERE tool_b = tool_a ",
+                $postgres,
+                " GROUP BY tool_a"
+            ),
+        }
+    };
+}
+
+pub(super) const SESSIONS_USING: Limited<Statement> = Limited {
+    all: sessions_using!("", ""),
+    of_principal: sessions_using!(
+        "AND principal = ?1 ->> 0",
+        "AND principal = $1::jsonb ->> 0"
+    ),
+    of_tools: sessions_using!(
+        "AND tool_a IN (SELECT value FROM json_each(?1 -> 1))",
+        "AND tool_a = ANY (ARRAY(
+            SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1)))"
+    ),
+    of_both: sessions_using!(
+        "AND principal = ?1 ->> 0 AND tool_a IN (SELECT value FROM json_each(?1 -> 1))",
+        "AND principal = $1::jsonb ->> 0 AND tool_a = ANY (ARRAY(
+            SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1)))"
+    ),
+};
+
+/// A statement that adds up pairs of two tools, of the rows that another one gives.
+macro_rules! cooccurrences {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "pair_counts",
+            sqlite: concat!(
+                "SELECT json_array(tool_a, tool_b, sum(n), sum(distance), max(last_at)) FROM (",
+                $sqlite,
+                ") GROUP BY tool_a, tool_b"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(tool_a, tool_b, sum(n), sum(distance), max(last_at))::text
+                FROM (",
+                $postgres,
+                ") AS pair GROUP BY tool_a, tool_b"
+            ),
+        }
+    };
+}
+
+/// The pairs of given tools are found from either side, by the index of that side; those of two
+/// given tools from the first. (Left to itself, SQLite reads all pairs of the
+/// principal instead.)
+pub(super) const COOCCURRENCES: Limited<Statement> = Limited {
+    all: cooccurrences!(
+        "SELECT * FROM pair_counts WHERE tool_b <> tool_a",
+        "SELECT * FROM pair_counts WHERE tool_b <> tool_a"
+    ),
+    of_principal: cooccurrences!(
+        "SELECT * FROM pair_counts WHERE principal = ?1 ->> 0 AND tool_b <> tool_a",
+        "SELECT * FROM pair_counts WHERE principal = $1::jsonb ->> 0 AND tool_b <> tool_a"
+    ),
+    of_tools: cooccurrences!(
+        "SELECT * FROM pair_counts
+        WHERE tool_a IN (SELECT value FROM json_each(?1 -> 1)) AND tool_b <> tool_a
+        UNION ALL
+        SELECT * FROM pair_counts
+        WHERE tool_b IN (SELECT value FROM json_each(?1 -> 1))
+            AND tool_a NOT IN (SELECT value FROM json_each(?1 -> 1))",
+        "SELECT * FROM pair_counts
+        WHERE tool_a = ANY (ARRAY(
+                SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1)))
+            AND tool_b <> tool_a
+        UNION ALL
+        SELECT * FROM pair_counts
+        WHERE tool_b = ANY (ARRAY(
+                SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1)))
+            AND tool_a NOT IN (
+                SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1))"
+    ),
+    of_both: cooccurrences!(
+        "SELECT * FROM pair_counts
+        WHERE principal = ?1 ->> 0
+            AND tool_a IN (SELECT value FROM json_each(?1 -> 1)) AND tool_b <> tool_a
+        UNION ALL
+        SELECT * FROM pair_counts INDEXED BY pair_counts_by_tool_b
+        WHERE principal = ?1 ->> 0
+            AND tool_b IN (SELECT value FROM json_each(?1 -> 1))
+            AND tool_a NOT IN (SELECT value FROM json_each(?1 -> 1))",
+        "SELECT * FROM pair_counts
+        WHERE principal = $1::jsonb ->> 0
+            AND tool_a = ANY (ARRAY(
+                SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1)))
+            AND tool_b <> tool_a
+        UNION ALL
+        SELECT * FROM pair_counts
+        WHERE principal = $1::jsonb ->> 0
+            AND tool_b = ANY (ARRAY(
+                SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1)))
+            AND tool_a NOT IN (
+                SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb -> 1))"
+    ),
+};
+
+/// Returns how many sessions used the tools, ordered by upstream and name.
+pub(super) async fn sessions_using(
+    database: &Database,
+    limits: &Limits<'_>,
+) -> Result<Vec<ToolSessions>, StoreError> {
+    if limits.is_nothing() {
+        return Ok(Vec::new());
+    }
+    let mut transaction = database.begin_reading().await?;
+    let rows: Vec<(ToolKey, u64)> = transaction
+        .rows(
+            limits.choose(&SESSIONS_USING),
+            &(limits.scope, &limits.tools),
+        )
+        .await?;
+    let mut names = names(&mut transaction, rows.iter().map(|(tool, _)| *tool)).await?;
+    transaction.commit().await?;
+    let mut sessions: Vec<_> = (rows.into_iter())
+        .filter_map(|(tool, n_sessions)| {
+            let tool = names.remove(&tool)?;
+            Some(ToolSessions { tool, n_sessions })
+        })
+        .collect();
+    sessions.sort_by(|one, other| one.tool.cmp(&other.tool));
+    Ok(sessions)
+}
+
+/// Returns the pairs that one of the tools is in, ordered by both.
+pub(super) async fn cooccurrences(
+    database: &Database,
+    limits: &Limits<'_>,
+) -> Result<Vec<ToolCooccurrence>, StoreError> {
+    #[derive(Deserialize)]
+    struct Row {
+        a: ToolKey,
+        b: ToolKey,
+        n: u64,
+        distance: f64,
+        last_at: Micros,
+    }
+    if limits.is_nothing() {
+        return Ok(Vec::new());
+    }
+    let mut transaction = database.begin_reading().await?;
+    let rows: Vec<Row> = transaction
+        .rows(
+            limits.choose(&COOCCURRENCES),
+            &(limits.scope, &limits.tools),
+        )
+        .await?;
+    let keys = rows.iter().flat_map(|row| [row.a, row.b]);
+    let names = names(&mut transaction, keys).await?;
+    transaction.commit().await?;
+    let mut pairs: Vec<_> = (rows.into_iter())
+        .filter_map(|row| {
+            let (a, b) = (names.get(&row.a)?, names.get(&row.b)?);
+            #[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
+            let mean_distance = row.distance / row.n as f64;
+            // A row has the lower key first, and keys do not order tools by name.
+            Some(ToolCooccurrence {
+                tool_a: a.min(b).clone(),
+                tool_b: a.max(b).clone(),
+                count: row.n,
+                mean_distance,
+                last_updated: row.last_at.0,
+            })
+        })
+        .collect();
+    pairs.sort_by(|one, other| (&one.tool_a, &one.tool_b).cmp(&(&other.tool_a, &other.tool_b)));
+    Ok(pairs)
+}
