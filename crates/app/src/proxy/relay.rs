@@ -9,6 +9,7 @@ mod list_tools;
 pub(super) mod params;
 pub(super) mod pending;
 mod reconnect;
+mod recorded_names;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};

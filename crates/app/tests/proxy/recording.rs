@@ -165,7 +165,38 @@ async fn names_and_targets_are_recorded_without_secrets_and_within_bounds() {
         .await;
     let records = format!("{:?}", scene.store.records());
     assert!(
-        !records.contains("s3cr3t") && records.len() < 10_000,
+        !records.contains("s3cr3t") && records.len() < 25_000,
         "{records}"
     );
+}
+
+#[tokio::test]
+async fn odd_names_of_tools_are_recorded_whole_and_longer_ones_stay_different() {
+    let scene = Setup::default().scene();
+    let long = "n".repeat(20_000);
+    let names = [
+        "n".repeat(10_000),
+        "a\0b".into(),
+        "\u{1f980} \u{e9}".into(),
+        format!("{long}a"),
+        format!("{long}b"),
+    ];
+    for (number, name) in (1..).zip(&names) {
+        let name = serde_json::to_string(name).unwrap();
+        scene.send(&call(number).replace(r#""echo""#, &name)).await;
+    }
+    let calls = scene
+        .store
+        .invocations(&InvocationFilter::default(), 10)
+        .await
+        .unwrap();
+    let recorded: Vec<&str> = calls
+        .iter()
+        .map(|call| call.invocation.tool.as_str())
+        .collect();
+    assert_eq!(recorded[..3], names[..3]);
+    assert_ne!(recorded[3], recorded[4]);
+    for cut in &recorded[3..] {
+        assert_eq!(cut.chars().count(), 16_384);
+    }
 }

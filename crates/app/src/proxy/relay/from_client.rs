@@ -16,15 +16,12 @@ use super::Relay;
 use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, hello, id_member};
 use super::pending::{Pending, Purpose};
+use super::recorded_names::{recorded_target, recorded_tool, without_secrets};
 use crate::proxy::shared::stopping;
 use crate::tracking::CallDetails;
 
 /// What is played back for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-/// The longest name of a tool that is recorded, in characters.
-const MAX_NAME_CHARS: usize = 1_024;
-/// The longest target of a request that is recorded, in characters.
-const MAX_TARGET_CHARS: usize = 2_048;
 
 /// The generation of a request that was not handed to any connection yet.
 const UNSENT: u64 = u64::MAX;
@@ -130,7 +127,7 @@ impl Relay {
                 target: params
                     .uri()
                     .map(|uri| without_secrets(&uri))
-                    .or_else(|| params.name().map(|name| cut(&name, MAX_TARGET_CHARS))),
+                    .or_else(|| params.name().map(|name| recorded_target(&name))),
             },
             _ => Purpose::Other,
         };
@@ -224,13 +221,13 @@ impl Relay {
     ) -> Result<InvocationId, RpcError> {
         let session = self.row().await;
         let name = params.name().unwrap_or_default();
-        let tool = ToolName::from(cut(&name, MAX_NAME_CHARS).as_str());
+        let tool = ToolName::from(name.as_ref());
         let is_hidden = self.state().hidden.contains(&tool);
         let details = CallDetails {
             session,
             principal: &self.caller.principal,
             upstream: self.upstream(),
-            tool,
+            tool: recorded_tool(tool),
             arguments: params.arguments(),
             started_at,
             sequence: self.caller.next_sequence(),
@@ -343,44 +340,4 @@ impl Relay {
 fn is_same(pending: &Pending, message: &Message) -> bool {
     let sent = pending.message.as_ref();
     sent.is_some_and(|sent| std::ptr::eq(sent.raw().as_ptr(), message.raw().as_ptr()))
-}
-
-fn cut(text: &str, max_chars: usize) -> String {
-    text.chars().take(max_chars).collect()
-}
-
-/// Returns a URI without what may hold secrets: user information, query and fragment.
-fn without_secrets(uri: &str) -> String {
-    let end = uri.find(['?', '#']).unwrap_or(uri.len());
-    let (uri, rest) = uri.split_at(end);
-    let uri = match uri.split_once("://") {
-        Some((scheme, rest)) => {
-            let path = rest.find('/').unwrap_or(rest.len());
-            let host = rest[..path].rfind('@').map_or(0, |at| at + 1);
-            format!("{scheme}://{}", &rest[host..])
-        }
-        None => uri.to_owned(),
-    };
-    let mark = rest
-        .get(..1)
-        .map_or_else(String::new, |mark| format!("{mark}[redacted]"));
-    cut(&uri, MAX_TARGET_CHARS) + &mark
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uris_are_recorded_without_what_may_be_secret() {
-        let cases = [
-            ("https://u:pw@h/a@b?token=x#y", "https://h/a@b?[redacted]"),
-            ("demo://resource/1", "demo://resource/1"),
-            ("file:///a#b", "file:///a#[redacted]"),
-            ("note:7", "note:7"),
-        ];
-        for (uri, expected) in cases {
-            assert_eq!(without_secrets(uri), expected);
-        }
-    }
 }

@@ -1,0 +1,102 @@
+//! What a request names, as it stands in rows: within bounds, and without what may be secret.
+
+use std::fmt::Write as _;
+
+use riglm_domain::id::ToolName;
+use sha2::{Digest, Sha256};
+
+/// The longest name of a tool that is recorded, in characters.
+const MAX_NAME_CHARS: usize = 16_384;
+/// The bytes of the digest by which cut names are told apart.
+const DIGEST_BYTES: usize = 8;
+/// The characters that stand at the end of a cut name: the mark and the digest.
+const MARK_CHARS: usize = 2 + 2 * DIGEST_BYTES;
+/// The longest target of a request that is recorded, in characters.
+const MAX_TARGET_CHARS: usize = 2_048;
+
+/// Returns the name under which calls of this tool are recorded: its own up to 16,384 characters. A longer one is cut to that length and ends with "…#" and 16 hexadecimal digits of
+/// the SHA-256 of all of it, so that different names stay different.
+pub(super) fn recorded_tool(tool: ToolName) -> ToolName {
+    let name = tool.as_str();
+    if name.chars().nth(MAX_NAME_CHARS).is_none() {
+        return tool;
+    }
+    let mut recorded = cut(name, MAX_NAME_CHARS - MARK_CHARS);
+    recorded.push_str("…#");
+    for byte in Sha256::digest(name.as_bytes()).iter().take(DIGEST_BYTES) {
+        let _ = write!(recorded, "{byte:02x}"); // Writing to a String cannot fail.
+    }
+    recorded.as_str().into()
+}
+
+/// Returns a name as the target of a request is recorded.
+pub(super) fn recorded_target(name: &str) -> String {
+    cut(name, MAX_TARGET_CHARS)
+}
+
+/// Returns a URI without what may hold secrets: user information, query and fragment.
+pub(super) fn without_secrets(uri: &str) -> String {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let (uri, rest) = uri.split_at(end);
+    let uri = match uri.split_once("://") {
+        Some((scheme, rest)) => {
+            let path = rest.find('/').unwrap_or(rest.len());
+            let host = rest[..path].rfind('@').map_or(0, |at| at + 1);
+            format!("{scheme}://{}", &rest[host..])
+        }
+        None => uri.to_owned(),
+    };
+    let mark = rest
+        .get(..1)
+        .map_or_else(String::new, |mark| format!("{mark}[redacted]"));
+    cut(&uri, MAX_TARGET_CHARS) + &mark
+}
+
+fn cut(text: &str, max_chars: usize) -> String {
+    text.chars().take(max_chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(name: &str) -> String {
+        recorded_tool(name.into()).as_str().to_owned()
+    }
+
+    #[test]
+    fn uris_are_recorded_without_what_may_be_secret() {
+        let cases = [
+            ("https://u:pw@h/a@b?token=x#y", "https://h/a@b?[redacted]"),
+            ("demo://resource/1", "demo://resource/1"),
+            ("file:///a#b", "file:///a#[redacted]"),
+            ("note:7", "note:7"),
+        ];
+        for (uri, expected) in cases {
+            assert_eq!(without_secrets(uri), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_up_to_the_limit_is_recorded_whole() {
+        for name in ["", "a\0b", &"\u{1f980}".repeat(MAX_NAME_CHARS)] {
+            assert_eq!(recorded(name), name);
+        }
+    }
+
+    #[test]
+    fn a_longer_name_is_cut_to_the_limit_and_ends_with_its_digest() {
+        let name = "x".repeat(MAX_NAME_CHARS + 1);
+        let recorded = recorded(&name);
+        // The first 16 digits of the SHA-256 of 16,385 letters x.
+        let expected = format!("{}…#39061532d423f2d3", "x".repeat(MAX_NAME_CHARS - 18));
+        assert_eq!(recorded, expected);
+        assert_eq!(recorded.chars().count(), MAX_NAME_CHARS);
+    }
+
+    #[test]
+    fn long_names_with_the_same_beginning_stay_different() {
+        let long = "x".repeat(MAX_NAME_CHARS);
+        assert_ne!(recorded(&format!("{long}a")), recorded(&format!("{long}b")));
+    }
+}
