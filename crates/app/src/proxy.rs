@@ -8,6 +8,7 @@
 //! where there are several upstreams (`member`).
 
 mod caller;
+mod client_description;
 mod escape;
 mod known_params;
 mod member;

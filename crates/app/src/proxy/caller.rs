@@ -10,10 +10,9 @@ use riglm_domain::message::Message;
 use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
-use riglm_domain::session::ClientInfo;
 use tokio::sync::OnceCell;
 
-use super::relay::params::client_info;
+use super::client_description::ClientDescription;
 use crate::tracking::{Recorder, SessionDetails};
 
 /// The client of one session.
@@ -34,7 +33,7 @@ pub(super) struct Caller {
 /// What the client said of itself.
 #[derive(Clone, Debug, Default)]
 struct Introduction {
-    client_info: ClientInfo,
+    client: ClientDescription,
     revision: Option<Revision>,
     /// The revision is the one that was agreed on, not just the one asked for.
     is_agreed: bool,
@@ -78,9 +77,9 @@ impl Caller {
     }
 
     /// Notes what the client says in its `initialize`.
-    pub(super) fn introduced(&self, client_info: ClientInfo, requested: Option<&str>) {
+    pub(super) fn introduced(&self, client: ClientDescription, requested: Option<&str>) {
         let mut introduction = self.introduction();
-        introduction.client_info = client_info;
+        introduction.client = client;
         // Until the server answers; what was agreed on before holds until then.
         if introduction.revision.is_none() {
             introduction.revision = requested.map(Revision::new);
@@ -102,7 +101,7 @@ impl Caller {
         }
         let mut introduction = self.introduction();
         if !introduction.is_agreed {
-            introduction.client_info = client_info(meta.client_info);
+            introduction.client = ClientDescription::of_request(meta);
             introduction.revision = meta.revision();
         }
     }
@@ -164,7 +163,8 @@ impl Caller {
                 let introduction = self.introduction().clone();
                 let details = SessionDetails {
                     principal: &self.principal,
-                    client_info: &introduction.client_info,
+                    client_info: &introduction.client.info,
+                    metadata: &introduction.client.metadata,
                     protocol: &introduction
                         .revision
                         .unwrap_or_else(|| Revision::new("unknown")),

@@ -47,6 +47,8 @@ pub struct SessionDetails<'a> {
     pub principal: &'a Principal,
     /// What the client says of itself.
     pub client_info: &'a ClientInfo,
+    /// What else it says of itself, by name.
+    pub metadata: &'a BTreeMap<String, String>,
     /// The revision that was agreed on.
     pub protocol: &'a Revision,
     /// How the client is connected.
@@ -139,7 +141,7 @@ impl Recorder {
             transport: details.transport,
             started_at: details.started_at,
             profile: None,
-            metadata: BTreeMap::new(),
+            metadata: details.metadata.clone(),
         };
         let id = session.id;
         self.append(&Record::SessionOpened(session)).await;

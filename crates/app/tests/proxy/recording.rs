@@ -81,6 +81,35 @@ async fn a_session_is_recorded_with_what_its_client_says_of_itself() {
 }
 
 #[tokio::test]
+async fn a_session_is_recorded_with_the_title_and_the_capabilities_of_its_client() {
+    let info = r#"{"name":"n","version":"1","title":"A \u0007tester"}"#;
+    let capabilities = r#"{"sampling":{},"elicitation":{"form":{}},"roots":null}"#;
+    let legacy = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"clientInfo":{info}}}}}"#
+    );
+    let modern = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{info},"io.modelcontextprotocol/clientCapabilities":{capabilities}}}}}}}"#
+    );
+    for message in [legacy, modern] {
+        let scene = Setup::default().scene();
+        scene.send(&message).await;
+        let sessions = scene.store.sessions(10).await.unwrap();
+        let session = &sessions[0].session;
+        let metadata: Vec<(&str, &str)> = session
+            .metadata
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let expected = [
+            ("capabilities", "elicitation,sampling"),
+            ("title", "A tester"),
+        ];
+        assert_eq!(metadata, expected);
+        assert_eq!(session.profile, None);
+    }
+}
+
+#[tokio::test]
 async fn arguments_are_stored_only_when_asked_for_and_then_without_secrets() {
     for include_arguments in [false, true] {
         let options = RecorderOptions {

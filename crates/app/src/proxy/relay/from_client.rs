@@ -14,9 +14,10 @@ use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::Relay;
 use super::completion::{Ending, Response};
-use super::params::{IdMember, RequestParams, hello, id_member};
+use super::params::{IdMember, RequestParams, id_member};
 use super::pending::{Pending, Purpose};
 use super::recorded_names::{recorded_target, recorded_tool, without_secrets};
+use crate::proxy::client_description::ClientDescription;
 use crate::proxy::shared::stopping;
 use crate::tracking::CallDetails;
 
@@ -149,8 +150,9 @@ impl Relay {
         self.reserve(id, pending)?;
         match method {
             "initialize" => {
-                let (client_info, requested) = hello(message.params(envelope));
-                self.caller.introduced(client_info, requested.as_deref());
+                let (client, requested) =
+                    ClientDescription::of_initialize(message.params(envelope));
+                self.caller.introduced(client, requested.as_deref());
             }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());

@@ -6,9 +6,7 @@ use std::borrow::Cow;
 use riglm_domain::message::RequestId;
 use riglm_domain::meta::{self, RequestMeta};
 use riglm_domain::scan::{members, unescaped};
-use riglm_domain::session::ClientInfo;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// The members of a request's `params` that are read, as JSON text.
 #[derive(Debug, Default)]
@@ -100,37 +98,6 @@ pub(crate) enum IdMember {
     ProgressToken,
 }
 
-/// Returns what a client says of itself in the `params` of `initialize`, and the revision it
-/// asks for.
-pub(crate) fn hello(params: Option<&str>) -> (ClientInfo, Option<String>) {
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase")]
-    struct Hello<'a> {
-        protocol_version: Option<String>,
-        #[serde(borrow)]
-        client_info: Option<&'a RawValue>,
-    }
-    let hello: Hello<'_> = params
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let info = client_info(hello.client_info.map(RawValue::get));
-    (info, hello.protocol_version)
-}
-
-/// Returns name and version of a client from the JSON text of its `clientInfo`.
-pub(crate) fn client_info(text: Option<&str>) -> ClientInfo {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Info {
-        name: String,
-        version: String,
-    }
-    let info: Info = text
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    ClientInfo::new(&info.name, &info.version)
-}
-
 /// Returns the revision in the result of `initialize`.
 pub(crate) fn agreed_revision(result: &str) -> Option<String> {
     #[derive(Deserialize)]
@@ -173,16 +140,5 @@ mod tests {
             r#"{"content":[{"text":"\"isError\":true"}]}"#
         ));
         assert!(!is_error_result(r#"{"isError":false}"#));
-    }
-
-    #[test]
-    fn a_hello_without_information_is_still_a_hello() {
-        assert_eq!(hello(None), (ClientInfo::default(), None));
-        let text =
-            r#"{"protocolVersion":"2025-06-18","clientInfo":{"name":"n\u0007","version":"1"}}"#;
-        assert_eq!(
-            hello(Some(text)),
-            (ClientInfo::new("n", "1"), Some("2025-06-18".into()))
-        );
     }
 }

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use super::ask::Behalf;
 use super::from_client::Reply;
 use super::list_kind::ChangeKind;
+use crate::proxy::client_description::ClientDescription;
 use crate::proxy::member::Member;
-use crate::proxy::relay::params::hello;
 use crate::proxy::session::ClientSession;
 
 /// How long an upstream is waited for that is known from before.
@@ -29,8 +29,8 @@ impl ClientSession {
     /// down is left out and set up when it is needed.
     pub(super) async fn initialize(self: &Arc<Self>, message: &Message) -> Reply {
         let params = message.single().and_then(|part| message.params(part));
-        let (client_info, requested) = hello(params);
-        self.caller.introduced(client_info, requested.as_deref());
+        let (client, requested) = ClientDescription::of_initialize(params);
+        self.caller.introduced(client, requested.as_deref());
         let revision = agreed(requested.as_deref());
         self.caller.agreed(&revision);
         let initialize = Some(message.clone());
