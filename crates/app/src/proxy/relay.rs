@@ -10,6 +10,7 @@ pub(super) mod params;
 pub(super) mod pending;
 mod reconnect;
 mod recorded_names;
+mod rounds;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
 use self::pending::{Pending, PendingTable};
+use self::rounds::Rounds;
 use super::caller::Caller;
 use super::shared::Shared;
 use super::upstream_set::UpstreamEntry;
@@ -63,6 +65,8 @@ pub(super) struct State {
     pub(super) pending: PendingTable,
     /// The tools that the last list left out.
     pub(super) hidden: HashSet<ToolName>,
+    /// What calls were answered with that asked for input.
+    pub(super) rounds: Rounds,
     /// The result by which the upstream answered the handshake.
     pub(super) hello: Option<Arc<str>>,
 }

@@ -74,6 +74,8 @@ pub struct CallDetails<'a> {
     pub started_at: Timestamp,
     /// Position among the calls of its session, from 1.
     pub sequence: u64,
+    /// The first call of the logical call of which it is a further round.
+    pub continues: Option<InvocationId>,
     /// How the client came to know the tool.
     pub source: ToolSource,
     /// Size of the request message in bytes.
@@ -195,7 +197,7 @@ impl Recorder {
             sequence: details.sequence,
             source: details.source,
             request_bytes: details.request_bytes as u64,
-            continues: None,
+            continues: details.continues,
             work_session: None,
             list_epoch: None,
             context: None,

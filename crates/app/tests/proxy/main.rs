@@ -7,5 +7,6 @@ mod messages;
 mod places;
 mod recording;
 mod requests;
+mod rounds;
 mod scene;
 mod sessions;

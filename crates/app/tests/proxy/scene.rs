@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
@@ -18,6 +19,7 @@ use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
 use riglm_ports::predictor::Predictor;
+use riglm_ports::upstream::UpstreamConnector;
 
 pub(crate) const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
 pub(crate) const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -38,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) predictor: Option<Arc<dyn Predictor>>,
     /// The most connections to the upstream; the usual number if 0.
     pub(crate) max_connections: usize,
+    /// Whether the eras of the client and of the upstream are bridged.
+    pub(crate) is_bridged: bool,
 }
 
 impl Setup {
@@ -48,7 +52,11 @@ impl Setup {
         let run = RunId::new(SystemClock.now(), [0; 10]);
         let hasher = KeyedHasher::new(&[7; 32]);
         let clock = Arc::new(SystemClock);
-        let mut configured = Upstream::new(upstream.clone());
+        let mut connector: Arc<dyn UpstreamConnector> = upstream.clone();
+        if self.is_bridged {
+            connector = Arc::new(EraConnector::new(connector, BridgeOptions::new([7; 32])));
+        }
+        let mut configured = Upstream::new(connector);
         if self.max_connections > 0 {
             configured.options.max_connections = self.max_connections;
         }

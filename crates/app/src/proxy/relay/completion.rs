@@ -38,12 +38,14 @@ impl Relay {
         let recorder = &self.shared.recorder;
         let duration = pending.started.elapsed();
         match pending.purpose {
-            Purpose::Call(Some(id)) => {
+            Purpose::Call(Some(row)) => {
                 let response = match response {
                     Response::None => (0, None),
                     Response::Message { size_bytes, result } => (size_bytes, result),
                 };
-                recorder.call_closed(id, outcome, duration, response).await;
+                recorder
+                    .call_closed(row.id, outcome, duration, response)
+                    .await;
             }
             Purpose::Exchange { method, target } => {
                 let exchange = Exchange {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use riglm_domain::exchange::Exchange;
-use riglm_domain::id::{InvocationId, ToolName};
+use riglm_domain::id::ToolName;
 use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
 use riglm_domain::protocol::Transport;
@@ -15,8 +15,9 @@ use riglm_ports::upstream::Exchange as UpstreamExchange;
 use super::Relay;
 use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, id_member};
-use super::pending::{Pending, Purpose};
+use super::pending::{CallRow, Pending, Purpose};
 use super::recorded_names::{recorded_target, recorded_tool, without_secrets};
+use super::rounds::LogicalCall;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::shared::stopping;
 use crate::tracking::CallDetails;
@@ -181,7 +182,7 @@ impl Relay {
                 let duration = now.elapsed();
                 let recorder = &self.shared.recorder;
                 recorder
-                    .call_closed(row, Outcome::Cancelled, duration, (0, None))
+                    .call_closed(row.id, Outcome::Cancelled, duration, (0, None))
                     .await;
             }
         }
@@ -220,11 +221,13 @@ impl Relay {
         message: &Message,
         params: &RequestParams<'_>,
         started_at: jiff::Timestamp,
-    ) -> Result<InvocationId, RpcError> {
+    ) -> Result<CallRow, RpcError> {
         let session = self.row().await;
         let name = params.name().unwrap_or_default();
         let tool = ToolName::from(name.as_ref());
         let is_hidden = self.state().hidden.contains(&tool);
+        let continued = self.continued(params);
+        let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
             session,
             principal: &self.caller.principal,
@@ -232,7 +235,8 @@ impl Relay {
             tool: recorded_tool(tool),
             arguments: params.arguments(),
             started_at,
-            sequence: self.caller.next_sequence(),
+            sequence,
+            continues: continued.map(|call| call.first),
             source: if is_hidden {
                 ToolSource::Hidden
             } else {
@@ -240,13 +244,15 @@ impl Relay {
             },
             request_bytes: message.raw().len(),
         };
-        self.shared
-            .recorder
-            .call_opened(details)
-            .await
-            .map_err(|refused| {
-                RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())
-            })
+        let opened = self.shared.recorder.call_opened(details).await;
+        let id = opened.map_err(|refused| {
+            RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())
+        })?;
+        let first = continued.map_or(id, |call| call.first);
+        Ok(CallRow {
+            id,
+            call: LogicalCall { first, sequence },
+        })
     }
 
     /// Takes note of a notification. Returns the request that it cancels.

@@ -208,6 +208,9 @@ impl Relay {
                     size_bytes: message.raw().len(),
                     result,
                 };
+                if let Some(result) = result {
+                    self.remember_round(&pending, result);
+                }
                 self.complete(pending, outcome, response).await;
                 message
             }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use riglm_domain::edit::member;
 use riglm_domain::message::RequestId;
 use riglm_domain::meta::{self, RequestMeta};
 use riglm_domain::scan::{members, unescaped};
@@ -17,6 +18,10 @@ pub(crate) struct RequestParams<'a> {
     uri: Option<&'a str>,
     /// `arguments` of `tools/call`.
     arguments: Option<&'a str>,
+    /// `inputResponses` of a request that is made again with what the server asked for.
+    input_responses: Option<&'a str>,
+    /// `requestState`, likewise.
+    request_state: Option<&'a str>,
     meta: Option<&'a str>,
 }
 
@@ -29,6 +34,8 @@ impl<'a> RequestParams<'a> {
                 "name" => read.name = Some(value),
                 "uri" => read.uri = Some(value),
                 "arguments" => read.arguments = Some(value),
+                "inputResponses" => read.input_responses = Some(value),
+                "requestState" => read.request_state = Some(value),
                 "_meta" => read.meta = Some(value),
                 _ => {}
             }
@@ -49,6 +56,16 @@ impl<'a> RequestParams<'a> {
     /// Returns the JSON text of the arguments.
     pub(crate) fn arguments(&self) -> Option<&'a str> {
         self.arguments
+    }
+
+    /// Returns whether the request is made again with what the server asked for.
+    pub(crate) fn is_further_round(&self) -> bool {
+        self.input_responses.is_some() || self.request_state().is_some()
+    }
+
+    /// Returns the state that the server gave with what it asked for; none if it is no string.
+    pub(crate) fn request_state(&self) -> Option<Cow<'a, str>> {
+        self.request_state.and_then(text_of)
     }
 
     /// Returns what the request says in place of a handshake; `None` for a request of a legacy
@@ -117,6 +134,18 @@ pub(crate) fn is_error_result(result: &str) -> bool {
         && members(result).any(|(key, value)| key == "isError" && value == "true")
 }
 
+/// Returns whether the result of a modern server asks for input.
+pub(crate) fn is_input_required(result: &str) -> bool {
+    // As above. What is looked for is rarer than the name of the member.
+    memchr::memmem::find(result.as_bytes(), b"\"input_required\"").is_some()
+        && member(result, "resultType") == Some("\"input_required\"")
+}
+
+/// Returns the state that a result which asks for input wants back; none if it is no string.
+pub(crate) fn request_state(result: &str) -> Option<Cow<'_, str>> {
+    member(result, "requestState").and_then(text_of)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,5 +169,30 @@ mod tests {
             r#"{"content":[{"text":"\"isError\":true"}]}"#
         ));
         assert!(!is_error_result(r#"{"isError":false}"#));
+    }
+
+    #[test]
+    fn a_request_for_input_is_told_from_text_about_one() {
+        let asked = r#"{"requestState":"\u0061","resultType":"input_required"}"#;
+        assert!(is_input_required(asked));
+        assert_eq!(request_state(asked).as_deref(), Some("a"));
+        assert_eq!(request_state(r#"{"requestState":null}"#), None);
+        for other in [
+            r#"{"resultType":"complete","_meta":{"resultType":"input_required"}}"#,
+            r#"{"content":[{"text":"\"resultType\":\"input_required\""}]}"#,
+        ] {
+            assert!(!is_input_required(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_made_again_says_so() {
+        let read = |params| RequestParams::read(Some(params));
+        assert!(!read(r#"{"name":"t","arguments":{"requestState":"s"}}"#).is_further_round());
+        assert!(read(r#"{"inputResponses":{}}"#).is_further_round());
+        let state = read(r#"{"requestState":"\u0061"}"#);
+        assert!(state.is_further_round());
+        assert_eq!(state.request_state().as_deref(), Some("a"));
+        assert!(!read(r#"{"requestState":null}"#).is_further_round());
     }
 }

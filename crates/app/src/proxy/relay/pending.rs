@@ -8,13 +8,15 @@ use riglm_domain::id::InvocationId;
 use riglm_domain::message::{Message, RequestId};
 use tokio::sync::oneshot;
 
+use super::rounds::LogicalCall;
+
 /// What must happen when the answer comes.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// The handshake: the answer fixes the revision and starts the session's row.
     Initialize,
     /// A tool call with an open row; `None` once the row is closed.
-    Call(Option<InvocationId>),
+    Call(Option<CallRow>),
     /// A list of tools.
     ListTools,
     /// A stream of notifications, open until somebody ends it.
@@ -30,6 +32,15 @@ pub(crate) enum Purpose {
     Other,
     /// A request of the proxy itself: the answer goes to the waiting task, not to the client.
     Own(oneshot::Sender<Message>),
+}
+
+/// The row of a call that was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallRow {
+    /// Identifies the row.
+    pub(crate) id: InvocationId,
+    /// The logical call that it belongs to.
+    pub(crate) call: LogicalCall,
 }
 
 /// A request that was forwarded and is not answered yet.

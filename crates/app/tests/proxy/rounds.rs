@@ -1,0 +1,225 @@
+//! Calls that a server answers with a request for input: all rounds are rows of one logical call.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use riglm_domain::invocation::Invocation;
+use riglm_domain::message::Message;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
+use serde_json::Value;
+
+use crate::scene::{Scene, Setup};
+
+const T: &str = r#""name":"t","arguments":{"a":1.0}"#;
+const DONE: &str = r#""result":{"resultType":"complete","content":[]}"#;
+
+/// Returns a modern call with these members of `params`.
+fn modern(id: u32, params: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{{params},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"c","version":"2"}},"io.modelcontextprotocol/clientCapabilities":{{"elicitation":{{}},"roots":{{}}}}}}}}}}"#
+    )
+}
+
+/// Returns the member of an answer that asks for input, with this state as JSON text.
+fn asking(state: Option<&str>) -> String {
+    let state = state.map_or_else(String::new, |state| format!(r#""requestState":{state},"#));
+    format!(
+        r#""result":{{{state}"inputRequests":{{"k":{{"method":"roots/list"}}}},"resultType":"input_required"}}"#
+    )
+}
+
+/// Returns the members of a further round of a call.
+fn again(params: &str, state: Option<&str>) -> String {
+    let state = state.map_or_else(String::new, |state| format!(r#","requestState":{state}"#));
+    format!(r#"{params},"inputResponses":{{"k":{{"roots":[]}}}}{state}"#)
+}
+
+impl Scene {
+    /// Sends a message and lets everything settle that needs little time.
+    async fn goes_on(&self, text: &str) {
+        let message = Message::parse(&Bytes::from(text.to_owned())).unwrap();
+        if let Some(exchange) = self.session.receive(message).await.unwrap() {
+            tokio::spawn(exchange.run);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    /// Makes a call of a modern client, which the server answers with this member.
+    async fn answered(&self, id: u32, params: &str, member: &str) {
+        self.goes_on(&modern(id, params)).await;
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#);
+        self.upstream.say(&answer, None).await;
+    }
+
+    async fn calls(&self) -> Vec<Invocation> {
+        let filter = InvocationFilter::default();
+        let calls = self.store.invocations(&filter, 100).await.unwrap();
+        calls.into_iter().map(|call| call.invocation).collect()
+    }
+
+    /// Returns the rows, oldest first: each with its sequence number, and with the position of the
+    /// row that it continues.
+    async fn rows(&self) -> Vec<(u64, Option<usize>)> {
+        let calls = self.calls().await;
+        let position = |id| calls.iter().position(|call| call.id == id).unwrap();
+        let rows = calls.iter();
+        rows.map(|call| (call.sequence, call.continues.map(position)))
+            .collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_round_with_a_modern_server_continues_the_first() {
+    let scene = Setup::default().scene();
+    // Servers and clients may spell a text in different ways.
+    scene.answered(1, T, &asking(Some(r#""s\u0031""#))).await;
+    let second = again(T, Some(r#""s1""#));
+    scene.answered(2, &second, &asking(Some(r#""s2""#))).await;
+    scene.answered(3, &again(T, Some(r#""s2""#)), DONE).await;
+    scene.answered(4, T, DONE).await;
+    let expected = [(1, None), (1, Some(0)), (1, Some(0)), (2, None)];
+    assert_eq!(scene.rows().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_state_a_round_continues_the_call_with_the_same_arguments() {
+    let scene = Setup::default().scene();
+    let other = T.replace("1.0", "2");
+    scene.answered(1, T, &asking(None)).await;
+    scene.answered(2, &other, &asking(None)).await;
+    let spelled_anew = r#""arguments":{ "a" : 1 },"name":"\u0074""#;
+    scene
+        .answered(3, &again(spelled_anew, None), &asking(None))
+        .await;
+    scene.answered(4, &again(&other, None), DONE).await;
+    scene.answered(5, &again(T, None), DONE).await;
+    // Without answers it is a call like any other.
+    scene.answered(6, T, DONE).await;
+    let expected = [
+        (1, None),
+        (2, None),
+        (1, Some(0)),
+        (2, Some(1)),
+        (1, Some(0)),
+        (3, None),
+    ];
+    assert_eq!(scene.rows().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_of_calls_at_the_same_time_are_told_apart() {
+    let scene = Setup::default().scene();
+    scene.answered(1, T, &asking(Some(r#""one""#))).await;
+    scene.answered(2, T, &asking(Some(r#""two""#))).await;
+    for (id, state) in [(3, r#""one""#), (4, r#""two""#)] {
+        scene.answered(id, &again(T, Some(state)), DONE).await;
+    }
+    let expected = [(1, None), (2, None), (1, Some(0)), (2, Some(1))];
+    assert_eq!(scene.rows().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_of_a_call_that_is_not_known_is_an_ordinary_call() {
+    let scene = Setup::default().scene();
+    scene.answered(1, T, &asking(Some(r#""s""#))).await;
+    scene.answered(2, &again(T, Some(r#""x""#)), DONE).await;
+    scene.answered(3, &again(T, None), DONE).await;
+    let of_another_tool = again(r#""name":"u""#, Some(r#""s""#));
+    scene.answered(4, &of_another_tool, DONE).await;
+    let expected = [(1, None), (2, None), (3, None), (4, None)];
+    assert_eq!(scene.rows().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_is_sent_twice_continues_the_call_twice() {
+    let scene = Setup::default().scene();
+    scene.answered(1, T, &asking(Some(r#""s""#))).await;
+    for id in 2..=3 {
+        scene.answered(id, &again(T, Some(r#""s""#)), DONE).await;
+    }
+    assert_eq!(scene.rows().await, [(1, None), (1, Some(0)), (1, Some(0))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_state_is_recorded() {
+    let scene = Setup::default().scene();
+    scene.answered(1, T, &asking(Some(r#""s3cr3t""#))).await;
+    let second = again(T, Some(r#""s3cr3t""#));
+    scene.answered(2, &second, DONE).await;
+    assert_eq!(scene.rows().await[1], (1, Some(0)));
+    let records = format!("{:?}", scene.store.records());
+    assert!(!records.contains("s3cr3t"), "{records}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_round_with_a_legacy_server_continues_the_first() {
+    let scene = Setup {
+        is_bridged: true,
+        ..Setup::default()
+    }
+    .scene();
+    let unknown = r#""error":{"code":-32601,"message":"Method not found"}"#;
+    scene.upstream.reply_to("server/discover", unknown);
+    let ask = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"roots/list"}}"#);
+    let given = || {
+        let answer: Value = serde_json::from_str(&scene.last()).unwrap();
+        let result = &answer["result"];
+        assert_eq!(result["resultType"], "input_required", "{answer}");
+        let asked = result["inputRequests"].as_object().unwrap();
+        let key = asked.keys().next().unwrap();
+        let state = &result["requestState"];
+        format!(r#"{T},"inputResponses":{{"{key}":{{"roots":[]}}}},"requestState":{state}"#)
+    };
+    scene.goes_on(&modern(1, T)).await;
+    let called: Value = serde_json::from_str(&scene.upstream.sent().pop().unwrap().1).unwrap();
+    for (id, question) in [(2, "a"), (3, "b")] {
+        scene.upstream.say(&ask(question), None).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        scene.goes_on(&modern(id, &given())).await;
+    }
+    let done = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[]}}}}"#,
+        called["id"]
+    );
+    scene.upstream.say(&done, None).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(scene.last().contains(r#""resultType":"complete""#));
+    scene.goes_on(&modern(4, T)).await;
+    let expected = [(1, None), (1, Some(0)), (1, Some(0)), (2, None)];
+    assert_eq!(scene.rows().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rounds_that_the_bridge_makes_for_a_legacy_client_are_one_row() {
+    let scene = Setup {
+        is_bridged: true,
+        ..Setup::default()
+    }
+    .scene();
+    let unsupported =
+        r#""error":{"code":-32022,"message":"m","data":{"supported":["2026-07-28"]}}"#;
+    scene.upstream.reply_to("initialize", unsupported);
+    let discovered = r#""result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"serverInfo":{"name":"s","version":"1"},"ttlMs":0,"cacheScope":"private"}"#;
+    scene.upstream.reply_to("server/discover", discovered);
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"2"}}}"#;
+    scene.goes_on(hello).await;
+    let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    scene.goes_on(initialized).await;
+    scene
+        .upstream
+        .reply_to("tools/call", &asking(Some(r#""s""#)));
+    let call =
+        |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{{T}}}}}"#);
+    scene.goes_on(&call(1)).await;
+    let asked: Value = serde_json::from_str(&scene.last()).unwrap();
+    assert_eq!(asked["method"], "roots/list", "{asked}");
+    scene.upstream.reply_to("tools/call", DONE);
+    let answer = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#,
+        asked["id"]
+    );
+    scene.goes_on(&answer).await;
+    assert!(scene.last().contains(r#""content":[]"#), "{}", scene.last());
+    scene.goes_on(&call(2)).await;
+    assert_eq!(scene.rows().await, [(1, None), (2, None)]);
+}
