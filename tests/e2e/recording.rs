@@ -74,7 +74,8 @@ async fn a_row_has_the_promised_keys_and_values() {
             "duration_ms",
             "outcome",
             "sequence",
-            "source"
+            "source",
+            "continues"
         ]
     );
     let duration = rows[0]["duration_ms"]

@@ -57,6 +57,7 @@ pub(super) fn as_json(calls: &[InvocationSummary]) -> Value {
                     "outcome": end.as_ref().map(|end| end.outcome),
                     "sequence": invocation.sequence,
                     "source": invocation.source,
+                    "continues": invocation.continues,
                 })
             },
         )
@@ -146,18 +147,20 @@ mod tests {
 
     #[test]
     fn json_has_the_agreed_keys_and_nulls_while_in_flight() {
-        let calls = [call(1, Some(Outcome::Error)), call(2, None)];
+        let mut calls = [call(1, Some(Outcome::Error)), call(2, None)];
+        calls[1].invocation.continues = Some(calls[0].invocation.id);
         assert_eq!(
             as_json(&calls).to_string(),
             concat!(
                 r#"[{"id":"019b7ca9-8f2e-7101-8101-010101010101","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
                 r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":1.5,"#,
-                r#""outcome":"error","sequence":1,"source":"shown"},"#,
+                r#""outcome":"error","sequence":1,"source":"shown","continues":null},"#,
                 r#"{"id":"019b7ca9-8f2e-7202-8202-020202020202","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
                 r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":null,"#,
-                r#""outcome":null,"sequence":2,"source":"shown"}]"#
+                r#""outcome":null,"sequence":2,"source":"shown","#,
+                r#""continues":"019b7ca9-8f2e-7101-8101-010101010101"}]"#
             )
         );
         assert_eq!(as_json(&[]).to_string(), "[]");
