@@ -17,6 +17,7 @@ mod odd_script;
 mod order;
 mod pairings;
 mod resumption;
+mod rounds;
 mod security;
 mod sessions;
 mod transparency;

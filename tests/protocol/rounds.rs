@@ -1,0 +1,91 @@
+//! The rounds in which a server gets the input that it asks for, as `riglm calls` counts them.
+
+use riglm_tests::fixture::{Server, Transport};
+use riglm_tests::messages::{call, initialize};
+use riglm_tests::modern::{Meta, Rounds};
+use riglm_tests::riglm::{Line, Options, rows};
+use serde_json::Value;
+
+use crate::{answers, modern_odd, odd};
+
+const CALLS: [&str; 2] = ["calls", "--json"];
+/// What a modern client answers, whatever it is asked.
+const ANSWER: &str =
+    r#"{"action":"accept","content":{},"role":"assistant","model":"m","roots":[]}"#;
+
+/// Returns tool and sequence number of each call, in the order in which they were made.
+async fn sequences(line: &Line) -> Vec<(String, u64)> {
+    let rows = rows(line.data_dir.path(), &CALLS).await;
+    let tool = |row: &Value| row["tool"].as_str().unwrap_or_default().to_owned();
+    let number = |row: &Value| row["sequence"].as_u64().unwrap_or_default();
+    rows.iter().map(|row| (tool(row), number(row))).collect()
+}
+
+/// Makes calls of one, two and three rounds over each pair of transports of a modern client and
+/// this server, and compares the numbers of their rows.
+async fn assert_rounds_have_one_number(server: &Server, tools: &[(&str, usize)]) {
+    for downstream in [Transport::Stdio, Transport::Streamable] {
+        for upstream in [Transport::Stdio, Transport::Streamable] {
+            let upstream = server.start(upstream).await;
+            let line = Line::modern(downstream, &upstream, &Options::default()).await;
+            let rounds = Rounds::new(&line.client, &Meta::default());
+            let mut expected = Vec::new();
+            for (number, (tool, n_rounds)) in (1..).zip(tools) {
+                let params = format!(r#""name":"{tool}","arguments":{{}}"#);
+                let received = rounds
+                    .resolve("tools/call", &params, |_| ANSWER.into())
+                    .await;
+                assert_eq!(received.len(), *n_rounds, "{tool}");
+                expected.extend(vec![((*tool).to_owned(), number); *n_rounds]);
+            }
+            assert_eq!(sequences(&line).await, expected, "{downstream:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn rounds_with_a_modern_server_have_one_number() {
+    let tools = [
+        ("elicit", 2),
+        ("two_rounds", 3),
+        ("elicit", 2),
+        ("sample", 2),
+        ("roots", 2),
+        ("state_only", 2),
+        ("empty", 1),
+    ];
+    assert_rounds_have_one_number(&modern_odd(), &tools).await;
+}
+
+#[tokio::test]
+async fn rounds_with_a_legacy_server_have_one_number() {
+    let tools = [
+        ("elicit", 2),
+        ("two_rounds", 3),
+        ("elicit", 2),
+        ("empty", 1),
+    ];
+    assert_rounds_have_one_number(&odd(), &tools).await;
+}
+
+#[tokio::test]
+async fn a_legacy_client_makes_one_call_whatever_a_modern_server_asks() {
+    let upstream = modern_odd().start(Transport::Streamable).await;
+    let line = Line::through(
+        Transport::Streamable,
+        &upstream,
+        &Options::default(),
+        answers(),
+    )
+    .await;
+    line.client.initialize(&initialize("0", "2025-11-25")).await;
+    let tools = ["elicit", "two_rounds", "empty"];
+    let mut expected = Vec::new();
+    for (number, tool) in (1..).zip(tools) {
+        line.client
+            .request(&call(&number.to_string(), tool, "{}"))
+            .await;
+        expected.push((tool.to_owned(), number));
+    }
+    assert_eq!(sequences(&line).await, expected);
+}
