@@ -18,6 +18,8 @@
 pub mod assignments;
 pub mod audit;
 pub mod changes;
+pub mod client_data;
+pub mod concurrency;
 pub mod contexts;
 pub mod counting;
 pub mod embeddings;
@@ -26,6 +28,7 @@ pub mod feedback;
 pub mod invocations;
 pub mod list_epochs;
 pub mod lists_shown;
+pub mod maintenance;
 pub mod overrides;
 pub mod recommendations;
 pub mod records;
@@ -261,6 +264,46 @@ macro_rules! usage_store_contract {
                     topics_that_were_never_changed_have_number_zero,
                     each_change_makes_the_number_of_its_topic_higher,
                     removing_a_client_with_overrides_is_a_change,
+                ]
+                maintenance: [
+                    counts_are_made_anew_from_the_rows,
+                    records_that_arrive_meanwhile_are_counted,
+                    a_purge_removes_what_is_older,
+                    a_purge_of_nothing_is_done_at_once,
+                    a_purge_goes_from_the_oldest_on,
+                    what_purged_calls_contributed_goes_with_them,
+                    what_a_session_used_outlives_its_calls,
+                    what_an_unrecorded_session_used_goes_with_its_calls,
+                    sessions_go_when_they_are_over,
+                    what_belongs_to_a_session_goes_with_it,
+                    a_call_in_flight_goes_like_any_other,
+                    what_is_not_of_a_session_stays,
+                    a_sound_store_has_no_findings,
+                    a_task_has_one_holder_at_a_time,
+                    a_task_is_free_when_its_guard_is_dropped,
+                ]
+                client_data: [
+                    all_rows_of_a_client_are_handed_out,
+                    rows_have_their_columns,
+                    clients_are_found_by_what_they_called_themselves,
+                    an_unknown_client_has_nothing,
+                    handing_out_ends_when_nobody_takes_more,
+                    all_rows_of_a_removed_client_are_gone,
+                    other_clients_keep_all_of_theirs,
+                    a_client_without_sessions_has_its_other_rows,
+                ]
+                concurrency: [
+                    records_of_several_writers_are_all_applied,
+                    the_same_records_applied_at_once_are_there_once,
+                    one_of_several_ends_at_once_stays,
+                    all_agree_on_an_epoch_begun_at_once,
+                    all_agree_on_an_assignment_at_once,
+                    all_agree_on_a_work_session_at_once,
+                    one_adds_a_version_of_weights_at_once,
+                    one_saves_a_version_of_a_snapshot_at_once,
+                    one_of_several_overrides_at_once_is_left,
+                    one_of_several_gets_a_task,
+                    records_applied_beside_a_purge_are_all_there,
                 ]
             );
         }

@@ -1,0 +1,241 @@
+//! What holds when several write at once.
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use jiff::Timestamp;
+use riglm_domain::invocation::{Invocation, Outcome};
+use riglm_domain::record::Record;
+use riglm_domain::tool_override::OverrideScope;
+
+use super::UsageStore;
+use super::counting::purge_in_steps;
+use super::records::{everything, one_of_each};
+use super::scene::{
+    apply, assignment, audit, call, call_of, calls, end, exclusion, hash, list_epoch, moment, run,
+    session, snapshot, weights, work_session,
+};
+use super::weights::conflict;
+use crate::analytics::{ClientSelector, MaintenanceTask, StoreError};
+use crate::fake::MemoryStore;
+
+const N_WRITERS: u8 = 8;
+
+/// What several apply at once is all applied, and counted as if one had applied it: calls of one
+/// session by different writers, with calls that they all apply.
+pub async fn records_of_several_writers_are_all_applied(store: &impl UsageStore) {
+    let scratch = MemoryStore::default();
+    let session = session(run(1), 1);
+    let mut batches = vec![Vec::new(); N_WRITERS.into()];
+    for n in 2..=201_u8 {
+        let call = call_of(session.id, n, ["a", "b", "c"][usize::from(n % 3)]);
+        let end = end(&call, Outcome::ALL[usize::from(n % 5)]);
+        let records = [Record::CallOpened(call), Record::CallClosed(end)];
+        for (index, batch) in batches.iter_mut().enumerate() {
+            if n % 10 == 0 || usize::from(n % N_WRITERS) == index {
+                batch.extend_from_slice(&records);
+            }
+        }
+    }
+    let opened = [Record::SessionOpened(session)];
+    let writers = batches.iter().map(|batch| async {
+        apply(store, &opened).await;
+        for records in batch.chunks(7) {
+            apply(store, records).await;
+        }
+    });
+    join_all(writers).await;
+    apply(&scratch, &opened).await;
+    apply(&scratch, &batches.concat()).await;
+    assert_eq!(everything(store).await, everything(&scratch).await);
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+/// The same records applied by several at once are there once.
+pub async fn the_same_records_applied_at_once_are_there_once(store: &impl UsageStore) {
+    let scratch = MemoryStore::default();
+    let records = one_of_each();
+    apply(&scratch, &records).await;
+    join_all((0..N_WRITERS).map(|_| apply(store, &records))).await;
+    assert_eq!(everything(store).await, everything(&scratch).await);
+}
+
+/// Of several ends of a call at once one stays.
+pub async fn one_of_several_ends_at_once_stays(store: &impl UsageStore) {
+    let call = call(session(run(1), 1).id, 2);
+    apply(store, &[Record::CallOpened(call.clone())]).await;
+    let ends = Outcome::ALL.map(|outcome| [Record::CallClosed(end(&call, outcome))]);
+    join_all(ends.iter().map(|end| apply(store, end))).await;
+    let outcome = calls(store).await[0].end.as_ref().unwrap().outcome;
+    assert_ne!(outcome, Outcome::Unknown);
+    let statistics = store.statistics(None, None, Timestamp::MIN).await.unwrap();
+    let outcomes: Vec<_> = statistics[0].outcomes.clone().into_iter().collect();
+    assert_eq!(outcomes, [(outcome, 1)]);
+    assert_eq!(statistics[0].n_open, 0);
+}
+
+/// Of several that begin the same epoch at once all return the same.
+pub async fn all_agree_on_an_epoch_begun_at_once(store: &impl UsageStore) {
+    for epoch in 1..=3 {
+        let names: Vec<_> = (0..N_WRITERS).map(|n| n.to_string()).collect();
+        let begun: Vec<_> = (names.iter())
+            .map(|name| list_epoch("scope", epoch, &[name]))
+            .collect();
+        let held = join_all(begun.iter().map(|epoch| store.begin_epoch(epoch))).await;
+        let held: Vec<_> = held.into_iter().map(Result::unwrap).collect();
+        let holding = store.list_epoch("scope").await.unwrap().unwrap();
+        assert!(begun.contains(&holding), "{holding:?}");
+        assert!(held.iter().all(|epoch| *epoch == holding), "{held:?}");
+    }
+}
+
+/// Of several assignments of a subject at once all return the same.
+pub async fn all_agree_on_an_assignment_at_once(store: &impl UsageStore) {
+    for subject in ["alice", "bob"] {
+        let proposed: Vec<_> = (0..N_WRITERS)
+            .map(|n| assignment("colour", subject, &n.to_string()))
+            .collect();
+        let held = join_all(proposed.iter().map(|proposed| store.assign(proposed))).await;
+        let held: Vec<_> = held.into_iter().map(Result::unwrap).collect();
+        assert!(proposed.contains(&held[0]));
+        assert!(held.iter().all(|row| *row == held[0]), "{held:?}");
+        let rows = store.assignments("colour").await.unwrap();
+        assert!(rows.contains(&held[0]));
+    }
+    assert_eq!(store.assignments("colour").await.unwrap().len(), 2);
+}
+
+/// Of several requests of one key at once all get the same work session.
+pub async fn all_agree_on_a_work_session_at_once(store: &impl UsageStore) {
+    for (millis, n_work_sessions) in [(0, 1), (50, 1), (1_000, 2)] {
+        let candidates: Vec<_> = (1..=N_WRITERS)
+            .map(|n| work_session("key", n, millis))
+            .collect();
+        let gap = Duration::from_millis(100);
+        let resolving = candidates
+            .iter()
+            .map(|candidate| store.resolve_work_session(candidate, gap));
+        let resolved = join_all(resolving).await.into_iter();
+        let resolved: Vec<_> = resolved.map(Result::unwrap).collect();
+        assert!(
+            resolved.iter().all(|row| *row == resolved[0]),
+            "{resolved:?}"
+        );
+        assert_eq!(resolved[0].last_active_at, moment(millis));
+        let all = store.work_sessions(9).await.unwrap();
+        assert_eq!(all.len(), n_work_sessions);
+    }
+}
+
+/// Of several that add the same version of weights at once one does, and the others are told.
+pub async fn one_adds_a_version_of_weights_at_once(store: &impl UsageStore) {
+    for version in 1..=2 {
+        let added: Vec<_> = (0..N_WRITERS)
+            .map(|n| {
+                let mut added = weights("r", version);
+                added.reason = n.to_string();
+                added
+            })
+            .collect();
+        let adding = (added.iter().zip(10_u8..)).map(|(added, n)| async move {
+            let entry = audit(n * u8::try_from(version).unwrap());
+            store.add_weights(added, &entry).await
+        });
+        let winner = only_winner(join_all(adding).await, version);
+        let used = store.used_weights("r").await.unwrap();
+        assert_eq!(used.as_ref(), Some(&added[winner]));
+    }
+    assert_eq!(store.weight_versions("r", 99).await.unwrap().len(), 2);
+    assert_eq!(store.entries(99).await.unwrap().len(), 2);
+}
+
+/// Of several that save the same version of a snapshot at once one does, and the others are told.
+pub async fn one_saves_a_version_of_a_snapshot_at_once(store: &impl UsageStore) {
+    for version in 1..=3 {
+        let saved: Vec<_> = (0..N_WRITERS)
+            .map(|n| {
+                let mut saved = snapshot("m", version);
+                saved.bytes = vec![n; 1_000];
+                saved
+            })
+            .collect();
+        let saving = saved.iter().map(|saved| store.save_snapshot(saved));
+        let winner = only_winner(join_all(saving).await, version);
+        let newest = store.newest_snapshot("m").await.unwrap();
+        assert_eq!(newest.as_ref(), Some(&saved[winner]));
+    }
+}
+
+/// Of several overrides for the same tool and scope at once one is left, and each has its entry.
+pub async fn one_of_several_overrides_at_once_is_left(store: &impl UsageStore) {
+    let rows: Vec<_> = (1..=N_WRITERS)
+        .map(|n| exclusion(n, "echo", OverrideScope::Global))
+        .collect();
+    let setting = (rows.iter().zip(1_u8..))
+        .map(|(row, n)| async move { store.set_override(row, &audit(n)).await.unwrap() });
+    join_all(setting).await;
+    let left = store.overrides(moment(9)).await.unwrap();
+    assert_eq!(left.len(), 1);
+    assert!(rows.contains(&left[0]));
+    let entries = store.entries(99).await.unwrap();
+    assert_eq!(entries, (1..=N_WRITERS).map(audit).collect::<Vec<_>>());
+    let n_changes = store.revisions().await.unwrap()[0];
+    assert!(n_changes > 0);
+}
+
+/// Of several that want a task at once one gets it.
+pub async fn one_of_several_gets_a_task(store: &impl UsageStore) {
+    let wanting = (0..N_WRITERS).map(|_| store.try_begin(MaintenanceTask::Learning));
+    let held = join_all(wanting).await.into_iter().map(Result::unwrap);
+    assert_eq!(held.flatten().count(), 1);
+}
+
+/// Records that are applied while old rows are purged and a client is removed are all there.
+pub async fn records_applied_beside_a_purge_are_all_there(store: &impl UsageStore) {
+    let scratch = MemoryStore::default();
+    let gone = session(run(1), 1);
+    let mut old = vec![Record::SessionOpened(gone.clone())];
+    old.extend((2..=60).map(|n| Record::CallOpened(call(gone.id, n))));
+    apply(store, &old).await;
+    let mut kept = session(run(2), 100);
+    kept.client = hash("kept");
+    kept.client_info.name = "kept".into();
+    let new: Vec<_> = (101..=200)
+        .flat_map(|n| {
+            let call = Invocation {
+                sequence: n.into(),
+                ..call_of(kept.id, n, ["a", "b"][usize::from(n % 2)])
+            };
+            let end = end(&call, Outcome::Ok);
+            [Record::CallOpened(call), Record::CallClosed(end)]
+        })
+        .chain([Record::SessionOpened(kept.clone())])
+        .collect();
+    let applying = async {
+        for records in new.chunks(5) {
+            apply(store, records).await;
+        }
+    };
+    let removing = async {
+        purge_in_steps(store, moment(30), 4).await;
+        let clients = ClientSelector(gone.client.to_string());
+        store.delete(&clients).await.unwrap();
+    };
+    join(applying, removing).await;
+    apply(&scratch, &new).await;
+    assert_eq!(everything(store).await, everything(&scratch).await);
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+/// Returns which of the writers of a version succeeded. The others have to be told of it.
+fn only_winner(outcomes: Vec<Result<(), StoreError>>, version: u64) -> usize {
+    let mut winners = Vec::new();
+    for (index, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Ok(()) => winners.push(index),
+            Err(error) => assert_eq!(conflict(&error), (version - 1, version)),
+        }
+    }
+    assert_eq!(winners.len(), 1);
+    winners[0]
+}

@@ -1,0 +1,335 @@
+//! The clauses of [`Maintenance`](crate::analytics::Maintenance).
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use jiff::Timestamp;
+use riglm_domain::id::SessionId;
+use riglm_domain::invocation::Outcome;
+use riglm_domain::record::Record;
+use riglm_domain::session::Session;
+use riglm_domain::tool_override::OverrideScope;
+
+use super::UsageStore;
+use super::counting::purge_in_steps;
+use super::records::{counts, everything, one_of_each};
+use super::scene::{
+    apply, assignment, audit, call, call_of, calls, closed, context, end, exchange, exclusion,
+    feedback, list_shown, moment, page, recommendation, run, search, session, weights,
+    work_session,
+};
+use crate::analytics::{MaintenanceTask, Purged};
+
+/// Counts that are made anew are the same as before, of an empty store too; it is told how many
+/// calls were read.
+pub async fn counts_are_made_anew_from_the_rows(store: &impl UsageStore) {
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!((rebuilt.n_calls, rebuilt.n_counts), (0, 0));
+    apply(store, &one_of_each()).await;
+    let before = everything(store).await;
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!(rebuilt.n_calls, 2);
+    assert_ne!(rebuilt.n_counts, 0);
+    assert_eq!(everything(store).await, before);
+}
+
+/// Records that arrive while counts are made anew are counted, once.
+pub async fn records_that_arrive_meanwhile_are_counted(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    for n in 1..=20 {
+        apply(store, &[Record::CallOpened(call(id, n))]).await;
+    }
+    let mut rebuilding = pin!(store.rebuild());
+    let mut n_calls = 20;
+    loop {
+        let step = poll_fn(|context| Poll::Ready(rebuilding.as_mut().poll(context))).await;
+        if n_calls < 200 {
+            n_calls += 1;
+            apply(store, &[Record::CallOpened(call(id, n_calls))]).await;
+        }
+        if let Poll::Ready(rebuilt) = step {
+            rebuilt.unwrap();
+            break;
+        }
+    }
+    let frequencies = store.frequencies(None, Timestamp::MIN).await.unwrap();
+    assert_eq!(frequencies.len(), 1);
+    assert_eq!(frequencies[0].n_calls, u64::from(n_calls));
+}
+
+/// A purge removes what is older than the moment, of every kind, and nothing else.
+pub async fn a_purge_removes_what_is_older(store: &impl UsageStore) {
+    let session = session(run(1), 1);
+    let (old, new) = (rows_at(session.id, 20), rows_at(session.id, 60));
+    apply(store, &[Record::SessionOpened(session.clone())]).await;
+    apply(store, &new).await;
+    // The session ended too late to go.
+    apply(store, &[closed(&session, 90)]).await;
+    let expected = everything(store).await;
+    apply(store, &old).await;
+    let (first, second) = (work_session("old", 1, 20), work_session("new", 2, 60));
+    for candidate in [&first, &second] {
+        let gap = std::time::Duration::ZERO;
+        store.resolve_work_session(candidate, gap).await.unwrap();
+    }
+    let purged = store.purge(moment(60), 1_000).await.unwrap();
+    assert!(purged.is_done);
+    assert_eq!((purged.n_calls, purged.n_sessions), (1, 0));
+    assert_ne!(purged.n_others, 0);
+    assert_eq!(store.work_sessions(9).await.unwrap(), [second]);
+    // What the session used stays known; the call of then is in no other count.
+    assert_eq!(everything(store).await, expected);
+}
+
+/// A purge of nothing is done at once and removes nothing.
+pub async fn a_purge_of_nothing_is_done_at_once(store: &impl UsageStore) {
+    let nothing = Purged {
+        is_done: true,
+        ..Purged::default()
+    };
+    assert_eq!(store.purge(moment(60), 10).await.unwrap(), nothing);
+    apply(store, &one_of_each()).await;
+    let before = everything(store).await;
+    assert_eq!(store.purge(moment(0), 10).await.unwrap(), nothing);
+    assert_eq!(everything(store).await, before);
+}
+
+/// A purge goes from the oldest on, about as far as its limit, and step by step to the end.
+pub async fn a_purge_goes_from_the_oldest_on(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let opened: Vec<_> = [7, 3, 9, 1, 5, 8, 2, 6, 4, 10]
+        .into_iter()
+        .map(|n| Record::CallOpened(call(id, n)))
+        .collect();
+    apply(store, &opened).await;
+    let mut n_left = 10;
+    for _ in 0..10 {
+        let purged = store.purge(moment(9), 3).await.unwrap();
+        assert!((1..=3).contains(&purged.n_calls), "{purged:?}");
+        n_left -= purged.n_calls;
+        let sequences: Vec<_> = (calls(store).await.iter())
+            .map(|call| call.invocation.sequence)
+            .collect();
+        assert_eq!(sequences, (11 - n_left..=10).collect::<Vec<_>>());
+        if n_left == 2 {
+            break;
+        }
+        assert!(!purged.is_done);
+    }
+    assert_eq!(n_left, 2);
+    assert!(store.purge(moment(9), 3).await.unwrap().is_done);
+    assert_eq!(calls(store).await.len(), 2);
+}
+
+/// What purged calls contributed to the counts goes with them.
+pub async fn what_purged_calls_contributed_goes_with_them(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    for (n, name) in [(1, "a"), (2, "b"), (3, "a"), (4, "b")] {
+        let call = call_of(id, n, name);
+        let end = end(&call, Outcome::Ok);
+        apply(store, &[Record::CallOpened(call), Record::CallClosed(end)]).await;
+    }
+    purge_in_steps(store, moment(3), 1).await;
+    let frequencies = store.frequencies(None, Timestamp::MIN).await.unwrap();
+    let n_calls: Vec<_> = frequencies.iter().map(|row| row.n_calls).collect();
+    assert_eq!(n_calls, [1, 1]);
+    let transitions = store.transitions(None, None).await.unwrap();
+    assert_eq!(transitions.len(), 1);
+    assert_eq!(transitions[0].from.tool.as_str(), "a");
+    assert_eq!(transitions[0].count, 1);
+    let statistics = store.statistics(None, None, Timestamp::MIN).await.unwrap();
+    for row in &statistics {
+        assert_eq!((row.n_calls(), row.latency.n_calls()), (1, 1));
+    }
+    purge_in_steps(store, moment(9), 1).await;
+    let frequencies = store.frequencies(None, Timestamp::MIN).await.unwrap();
+    assert_eq!(frequencies, []);
+    assert_eq!(store.transitions(None, None).await.unwrap(), []);
+}
+
+/// What a session used is known as long as the session is there, without its calls too; when its
+/// calls go on, the first uses are those of before.
+pub async fn what_a_session_used_outlives_its_calls(store: &impl UsageStore) {
+    let session = session(run(1), 1);
+    let records = [
+        Record::SessionOpened(session.clone()),
+        Record::CallOpened(call_of(session.id, 2, "a")),
+        Record::CallOpened(call_of(session.id, 5, "b")),
+        closed(&session, 50),
+    ];
+    apply(store, &records).await;
+    purge_in_steps(store, moment(40), 10).await;
+    assert_eq!(calls(store).await, []);
+    store.rebuild().await.unwrap();
+    apply(store, &[Record::CallOpened(call_of(session.id, 45, "a"))]).await;
+    let pairs = store.cooccurrences(None, None).await.unwrap();
+    assert_eq!(pairs.len(), 1);
+    assert_eq!((pairs[0].count, pairs[0].mean_distance), (1, 3.0));
+    assert_eq!(store.sessions_using(None, None).await.unwrap().len(), 2);
+    purge_in_steps(store, moment(51), 10).await;
+    assert_eq!(store.cooccurrences(None, None).await.unwrap(), []);
+    assert_eq!(store.sessions_using(None, None).await.unwrap(), []);
+}
+
+/// What a session used whose beginning is not recorded goes with the last of its calls.
+pub async fn what_an_unrecorded_session_used_goes_with_its_calls(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let opened = [(2, "a"), (5, "b")].map(|(n, name)| Record::CallOpened(call_of(id, n, name)));
+    apply(store, &opened).await;
+    purge_in_steps(store, moment(3), 1).await;
+    assert_eq!(store.cooccurrences(None, None).await.unwrap().len(), 1);
+    purge_in_steps(store, moment(6), 1).await;
+    assert_eq!(store.cooccurrences(None, None).await.unwrap(), []);
+    assert_eq!(store.sessions_using(None, None).await.unwrap(), []);
+}
+
+/// Sessions go that ended before the moment, or never ended and started before it, unless one of
+/// their calls is left.
+pub async fn sessions_go_when_they_are_over(store: &impl UsageStore) {
+    let [over, ended_late, never_ended, busy, started_late] =
+        [1, 2, 3, 4, 60].map(|n| session(run(1), n));
+    let all = [&over, &ended_late, &never_ended, &busy, &started_late];
+    apply(store, &all.map(|row| Record::SessionOpened(row.clone()))).await;
+    let records = [
+        closed(&over, 49),
+        closed(&ended_late, 50),
+        Record::CallOpened(call(busy.id, 50)),
+        Record::CallOpened(call(over.id, 10)),
+        closed(&busy, 20),
+    ];
+    apply(store, &records).await;
+    purge_in_steps(store, moment(50), 2).await;
+    let left: Vec<_> = (store.sessions(9).await.unwrap().iter())
+        .map(|row| row.session.id)
+        .collect();
+    assert_eq!(left, [ended_late.id, busy.id, started_late.id]);
+}
+
+/// All that belongs to a session goes with it, also what is newer; what was listed to it is not
+/// there when it is recorded again.
+pub async fn what_belongs_to_a_session_goes_with_it(store: &impl UsageStore) {
+    let (gone, kept) = (session(run(1), 5), session(run(1), 60));
+    for session in [&gone, &kept] {
+        apply(store, &belongings(session)).await;
+    }
+    let rows = store.sessions(9).await.unwrap();
+    assert_eq!(rows[0].tools_available, ["a", "b"]);
+    purge_in_steps(store, moment(50), 3).await;
+    let others = everything(store).await;
+    assert!(!others.contains(&gone.id.to_string()), "{others}");
+    assert!(others.contains(&kept.id.to_string()), "{others}");
+    let rows = store.sessions(9).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].tools_available, ["a", "b"]);
+    apply(store, &[Record::SessionOpened(gone)]).await;
+    let rows = store.sessions(9).await.unwrap();
+    assert_eq!(rows[0].tools_available, [""; 0]);
+}
+
+/// A call in flight goes like any other.
+pub async fn a_call_in_flight_goes_like_any_other(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let (open, new) = (call(id, 2), call(id, 60));
+    let opened = [&open, &new].map(|call| Record::CallOpened(call.clone()));
+    apply(store, &opened).await;
+    purge_in_steps(store, moment(50), 10).await;
+    apply(store, &[Record::CallClosed(end(&open, Outcome::Ok))]).await;
+    let left: Vec<_> = (calls(store).await.iter())
+        .map(|call| call.invocation.id)
+        .collect();
+    assert_eq!(left, [new.id]);
+    let statistics = store.statistics(None, None, Timestamp::MIN).await.unwrap();
+    assert_eq!(statistics[0].n_calls(), 1);
+}
+
+/// Tool definitions, overrides, audit entries, weights and assignments stay, however old.
+pub async fn what_is_not_of_a_session_stays(store: &impl UsageStore) {
+    let seen = Record::ToolsSeen {
+        listing: page("one", &["a", "b"]),
+        seen_at: moment(1),
+    };
+    apply(store, &[seen]).await;
+    let row = exclusion(1, "echo", OverrideScope::Global);
+    store.set_override(&row, &audit(1)).await.unwrap();
+    let weights = weights("r", 1);
+    store.add_weights(&weights, &audit(2)).await.unwrap();
+    let assigned = assignment("colour", "alice", "green");
+    store.assign(&assigned).await.unwrap();
+    purge_in_steps(store, moment(1_000), 10).await;
+    assert_eq!(store.tool_definitions(None).await.unwrap().len(), 2);
+    assert_eq!(store.overrides(moment(9)).await.unwrap(), [row]);
+    assert_eq!(store.entries(9).await.unwrap(), [audit(1), audit(2)]);
+    assert_eq!(store.used_weights("r").await.unwrap(), Some(weights));
+    assert_eq!(store.assignments("colour").await.unwrap(), [assigned]);
+}
+
+/// Nothing is wrong with a sound store, and looking changes nothing.
+pub async fn a_sound_store_has_no_findings(store: &impl UsageStore) {
+    assert_eq!(store.check().await.unwrap(), []);
+    apply(store, &one_of_each()).await;
+    let before = (everything(store).await, counts(store).await);
+    assert_eq!(store.check().await.unwrap(), []);
+    assert_eq!((everything(store).await, counts(store).await), before);
+}
+
+/// A task has one holder at a time; other tasks are others'.
+pub async fn a_task_has_one_holder_at_a_time(store: &impl UsageStore) {
+    let held = store.try_begin(MaintenanceTask::Retention).await.unwrap();
+    assert!(held.is_some());
+    let second = store.try_begin(MaintenanceTask::Retention).await.unwrap();
+    assert!(second.is_none());
+    let other = store.try_begin(MaintenanceTask::Learning).await.unwrap();
+    assert!(other.is_some());
+    drop(other);
+    let second = store.try_begin(MaintenanceTask::Retention).await.unwrap();
+    assert!(second.is_none());
+}
+
+/// A task is free again when its guard is dropped.
+pub async fn a_task_is_free_when_its_guard_is_dropped(store: &impl UsageStore) {
+    for _ in 0..3 {
+        let mut held = None;
+        // A server may take a moment to hear of it.
+        for _ in 0..1_000 {
+            held = store.try_begin(MaintenanceTask::Retention).await.unwrap();
+            if held.is_some() {
+                break;
+            }
+        }
+        assert!(held.is_some());
+    }
+}
+
+/// Returns rows of each kind that grow old by themselves, `n` milliseconds into the scene.
+fn rows_at(session: SessionId, n: u8) -> Vec<Record> {
+    vec![
+        Record::CallOpened(call(session, n)),
+        Record::Exchanged(exchange(session, n)),
+        Record::ListShown(list_shown(session, n)),
+        Record::Searched(search(session, n)),
+        Record::ContextGiven(context(session, n)),
+        Record::Recommended(recommendation(session, n)),
+        Record::FeedbackGiven(feedback(session, n, "a")),
+    ]
+}
+
+/// Returns a session with rows of each kind but calls, some of them newer than any purge of the scene.
+fn belongings(session: &Session) -> Vec<Record> {
+    let is_new = session.started_at > moment(50);
+    let n = if is_new { 201 } else { 200 };
+    let mut records = vec![
+        Record::SessionOpened(session.clone()),
+        Record::ToolsSeen {
+            listing: page("one", &["b", "a"]),
+            seen_at: moment(2),
+        },
+        Record::ToolsListed {
+            session: session.id,
+            listing: "one".into(),
+            listed_at: moment(100),
+        },
+    ];
+    records.extend(rows_at(session.id, n).into_iter().skip(1));
+    records
+}
