@@ -6,7 +6,8 @@
 //! directly, and is there when the method returns. Reading goes through one repository for each
 //! aggregate.
 //!
-//! All times are kept to the microsecond.
+//! All times are kept to the microsecond, and numbers that do not fit a signed 64-bit integer as
+//! its largest value. Any text is kept as it is. Texts are ordered by their bytes.
 
 mod audit;
 mod changes;

@@ -30,6 +30,7 @@ pub mod list_epochs;
 pub mod lists_shown;
 pub mod maintenance;
 pub mod overrides;
+pub mod pairs;
 pub mod recommendations;
 pub mod records;
 pub mod scene;
@@ -149,15 +150,17 @@ macro_rules! usage_store_contract {
                     the_most_frequent_tool_comes_first,
                     other_answers_are_ordered_by_upstream_and_name,
                     tools_of_different_upstreams_are_different,
+                    statistics_have_outcomes_and_durations,
+                    an_outcome_is_counted_in_place_of_unknown,
+                    calls_of_a_lost_run_are_counted_as_unknown,
+                    calls_of_an_unrecorded_session_are_counted,
+                ]
+                pairs: [
                     a_session_counts_once,
                     a_pair_has_a_mean_distance_and_a_moment,
                     the_first_use_is_the_one_with_the_lowest_position,
                     of_a_session_with_very_many_tools_the_first_are_known,
                     a_call_follows_the_one_at_the_position_before,
-                    statistics_have_outcomes_and_durations,
-                    an_outcome_is_counted_in_place_of_unknown,
-                    calls_of_a_lost_run_are_counted_as_unknown,
-                    calls_of_an_unrecorded_session_are_counted,
                 ]
                 counting: [
                     counts_kept_agree_with_counts_from_scratch,

@@ -1,9 +1,6 @@
 //! The clauses of [`Maintenance`](crate::analytics::Maintenance).
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
-
+use futures_util::future::join;
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::Outcome;
@@ -40,22 +37,20 @@ pub async fn records_that_arrive_meanwhile_are_counted(store: &impl UsageStore) 
     for n in 1..=20 {
         apply(store, &[Record::CallOpened(call(id, n))]).await;
     }
-    let mut rebuilding = pin!(store.rebuild());
-    let mut n_calls = 20;
-    loop {
-        let step = poll_fn(|context| Poll::Ready(rebuilding.as_mut().poll(context))).await;
-        if n_calls < 200 {
-            n_calls += 1;
-            apply(store, &[Record::CallOpened(call(id, n_calls))]).await;
+    let arriving = async {
+        for n in 21..=200 {
+            apply(store, &[Record::CallOpened(call(id, n))]).await;
         }
-        if let Poll::Ready(rebuilt) = step {
-            rebuilt.unwrap();
-            break;
+    };
+    let rebuilding = async {
+        for _ in 0..5 {
+            store.rebuild().await.unwrap();
         }
-    }
+    };
+    join(arriving, rebuilding).await;
     let frequencies = store.frequencies(None, Timestamp::MIN).await.unwrap();
     assert_eq!(frequencies.len(), 1);
-    assert_eq!(frequencies[0].n_calls, u64::from(n_calls));
+    assert_eq!(frequencies[0].n_calls, 200);
 }
 
 /// A purge removes what is older than the moment, of every kind, and nothing else.
