@@ -12,6 +12,8 @@ mod router;
 mod server;
 
 pub use config::{ControlAddress, ControlAddressError, ControlConfig};
-pub use handlers::health::{UpstreamCondition, UpstreamHealth, Upstreams};
+pub use handlers::health::{
+    HealthSource, Store, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams,
+};
 pub use router::router;
 pub use server::serve;

@@ -10,23 +10,24 @@ use riglm_domain::admission::Admission;
 
 use crate::ControlConfig;
 use crate::admission::check;
-use crate::handlers::health::{self, Source, Upstreams};
+use crate::handlers::health::{self, HealthSource};
 use crate::problem::Problem;
 
 /// Returns the routes of the control server.
 ///
 /// Every request passes the check of `Host` and `Origin` first (403). `GET /health` answers
-/// `{"status","version":version,"upstreams":{NAME:{"state","reason"?}}}`, where `status` is `ok`, or
-/// `degraded` while one of `upstreams` cannot be reached; anything else is 404, another method 405.
+/// `{"status","version","upstreams":{NAME:{"state","reason"?}},"store":{"status","reason"?,
+/// "waiting_bytes","dropped_records"}}`, where the first `status` is `ok`, or `degraded` while one of
+/// `upstreams` cannot be reached or the store is degraded; anything else is 404, another method 405.
 /// Error bodies are `application/problem+json`. `config.address` is not read here.
-pub fn router(config: &ControlConfig, version: &'static str, upstreams: Upstreams) -> Router {
+pub fn router(config: &ControlConfig, source: HealthSource) -> Router {
     let admission = Admission::new(&config.allowed_hosts, &config.allowed_origins);
     Router::new()
         .route("/health", get(health::show))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::new(admission), check))
-        .with_state(Source { version, upstreams })
+        .with_state(source)
 }
 
 async fn not_found() -> Problem {

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::ControlConfig;
-use crate::handlers::health::Upstreams;
+use crate::handlers::health::HealthSource;
 use crate::router::router;
 
 /// The longest that open connections may take to end at shutdown.
@@ -16,11 +16,10 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 pub async fn serve(
     listener: TcpListener,
     config: ControlConfig,
-    version: &'static str,
-    upstreams: Upstreams,
+    source: HealthSource,
     stop: CancellationToken,
 ) {
-    let router = router(&config, version, upstreams);
+    let router = router(&config, source);
     let stopping = stop.clone().cancelled_owned();
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
     tokio::select! {

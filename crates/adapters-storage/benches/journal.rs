@@ -19,7 +19,8 @@ use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::{Invocation, Outcome};
 use riglm_domain::record::Record;
 use riglm_ports::analytics::{
-    InvocationFilter, InvocationRepository as _, Journal, RecordSink as _, StoreError,
+    InvocationFilter, InvocationRepository as _, Journal, JournalCondition, RecordSink as _,
+    StoreError,
 };
 use riglm_ports::contract::scene;
 use tokio::sync::{mpsc, oneshot};
@@ -36,6 +37,10 @@ struct Nothing;
 impl Journal for Nothing {
     async fn append(&self, _: &Record) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn condition(&self) -> JournalCondition {
+        JournalCondition::Sound
     }
 }
 
@@ -67,6 +72,10 @@ impl Journal for GroupCommit {
         self.0.send((record.clone(), answer)).await.unwrap();
         committed.await.unwrap();
         Ok(())
+    }
+
+    fn condition(&self) -> JournalCondition {
+        JournalCondition::Sound
     }
 }
 

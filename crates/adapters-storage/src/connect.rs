@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_domain::id::RunId;
-use riglm_ports::analytics::{Journal, StoreError};
+use riglm_ports::analytics::{Journal, JournalCondition, StoreError};
 use riglm_ports::clock::Clock;
 
 use crate::config::{Backend, Durability, RecordingConfig, StorageConfig};
@@ -44,6 +44,11 @@ impl Storage {
         self.damage.as_deref()
     }
 
+    /// Returns whether records become rows at present.
+    pub fn condition(&self) -> JournalCondition {
+        self.journal.condition()
+    }
+
     /// Waits until the repositories show every record appended before this call; returns whether
     /// they do within the given time.
     pub async fn settled(&self, within: Duration) -> bool {
@@ -52,7 +57,7 @@ impl Storage {
 
     /// Refuses further records, carries the last ones to the database for at most five seconds,
     /// and closes it. What does not get there in time is replayed by the next start.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         self.spool.close().await;
         self.store.close().await;
     }

@@ -8,6 +8,7 @@
 //! What a dead process left is replayed by the next one that takes its lock.
 
 mod apply;
+mod condition;
 mod drainer;
 mod flusher;
 mod journal;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use riglm_adapters_http::{
-    ControlAddress, ControlConfig, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
+    ControlAddress, ControlConfig, HealthSource, Store as ControlStore, StoreCondition,
+    StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
 };
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
@@ -22,6 +23,7 @@ use riglm_app::proxy::{Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::admission::Admission;
 use riglm_domain::id::{Entropy, RunId};
+use riglm_ports::analytics::JournalCondition;
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
 use tokio::sync::Notify;
@@ -39,7 +41,7 @@ pub struct Core {
     pub proxy: Arc<Proxy>,
     upstreams: Arc<Upstreams>,
     current: Vec<Upstream>,
-    storage: Storage,
+    storage: Arc<Storage>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -60,6 +62,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         &*clock,
     )
     .await?;
+    let storage = Arc::new(storage);
     let hasher = riglm_adapters_storage::keyed_hasher(&config.data_dir)?;
     let options = recorder_options(&config.recording, &config.logging);
     let journal = Arc::clone(&storage.journal);
@@ -79,7 +82,12 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         stop.clone()
             .run_until_cancelled_owned(async move { watch.keep_watch().await }),
     );
-    start_control(&config.control, upstream_states(&proxy), &stop, &tasks).await?;
+    let source = HealthSource {
+        version: env!("CARGO_PKG_VERSION"),
+        upstreams: upstream_states(&proxy),
+        store: store_state(&storage),
+    };
+    start_control(&config.control, source, &stop, &tasks).await?;
     Ok(Core {
         proxy,
         upstreams: Arc::new(upstreams),
@@ -227,9 +235,25 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
     }
 }
 
+/// Returns what the control server asks for the store.
+fn store_state(storage: &Arc<Storage>) -> ControlStore {
+    let storage = Arc::clone(storage);
+    Arc::new(move || StoreHealth {
+        condition: match (storage.condition(), storage.damage()) {
+            (JournalCondition::Behind { reason }, _) => StoreCondition::Degraded { reason },
+            (JournalCondition::Sound, Some(damage)) => StoreCondition::Degraded {
+                reason: damage.into(),
+            },
+            (JournalCondition::Sound, None) => StoreCondition::Ok,
+        },
+        waiting_bytes: storage.waiting_bytes(),
+        dropped_records: storage.dropped_records(),
+    })
+}
+
 async fn start_control(
     control: &ControlConfig,
-    upstreams: ControlUpstreams,
+    source: HealthSource,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
@@ -251,8 +275,7 @@ async fn start_control(
     tasks.spawn(riglm_adapters_http::serve(
         listener,
         control.clone(),
-        env!("CARGO_PKG_VERSION"),
-        upstreams,
+        source,
         stop.clone(),
     ));
     Ok(())

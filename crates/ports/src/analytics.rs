@@ -41,7 +41,7 @@ pub use exchange::ExchangeRepository;
 pub use experiment::AssignmentRepository;
 pub use feedback::FeedbackRepository;
 pub use invocation::{InvocationFilter, InvocationRepository};
-pub use journal::{Journal, RecordSink};
+pub use journal::{Journal, JournalCondition, RecordSink};
 pub use learned_state::SnapshotRepository;
 pub use list_epoch::ListEpochRepository;
 pub use list_shown::ListShownRepository;

@@ -1,6 +1,7 @@
-//! `GET /health`: whether the process serves, and which upstreams it reaches. Open to everyone who
-//! reaches the port.
+//! `GET /health`: whether the process serves, which upstreams it reaches, and whether what it
+//! records gets to the database. Open to everyone who reaches the port.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::Json;
@@ -36,11 +37,51 @@ pub enum UpstreamCondition {
     Unused,
 }
 
+/// Returns what is known of the store.
+pub type Store = Arc<dyn Fn() -> StoreHealth + Send + Sync>;
+
+/// What is known of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoreHealth {
+    /// Whether records get to the database.
+    #[serde(flatten)]
+    pub condition: StoreCondition,
+    /// How many bytes of records wait for the database.
+    pub waiting_bytes: u64,
+    /// How many records were lost since the start.
+    pub dropped_records: u64,
+}
+
+/// Whether records get to the database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum StoreCondition {
+    /// They do.
+    Ok,
+    /// They wait or are lost.
+    Degraded {
+        /// Why.
+        reason: String,
+    },
+}
+
 /// What the answer is made of.
 #[derive(Clone)]
-pub(crate) struct Source {
-    pub(crate) version: &'static str,
-    pub(crate) upstreams: Upstreams,
+pub struct HealthSource {
+    /// The version of the program.
+    pub version: &'static str,
+    /// Asked at each request.
+    pub upstreams: Upstreams,
+    /// Asked at each request.
+    pub store: Store,
+}
+
+impl fmt::Debug for HealthSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthSource")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The answer.
@@ -50,17 +91,21 @@ pub(crate) struct Health {
     version: &'static str,
     #[serde(serialize_with = "by_name")]
     upstreams: Vec<UpstreamHealth>,
+    store: StoreHealth,
 }
 
-pub(crate) async fn show(State(source): State<Source>) -> Json<Health> {
+pub(crate) async fn show(State(source): State<HealthSource>) -> Json<Health> {
     let upstreams = (source.upstreams)();
-    let is_degraded = upstreams
-        .iter()
-        .any(|upstream| matches!(upstream.condition, UpstreamCondition::Unavailable { .. }));
+    let store = (source.store)();
+    let is_degraded = matches!(store.condition, StoreCondition::Degraded { .. })
+        || upstreams
+            .iter()
+            .any(|upstream| matches!(upstream.condition, UpstreamCondition::Unavailable { .. }));
     Json(Health {
         status: if is_degraded { "degraded" } else { "ok" },
         version: source.version,
         upstreams,
+        store,
     })
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::router;
-use crate::{ControlConfig, UpstreamCondition, UpstreamHealth};
+use crate::{
+    ControlConfig, HealthSource, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
+};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
@@ -14,11 +16,20 @@ use tokio::net::TcpListener;
 type Answer = (u16, String, serde_json::Value);
 
 async fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-    ask_about(&[], method, path, headers).await
+    ask_about(&[], &sound_store(), method, path, headers).await
+}
+
+fn sound_store() -> StoreHealth {
+    StoreHealth {
+        condition: StoreCondition::Ok,
+        waiting_bytes: 0,
+        dropped_records: 0,
+    }
 }
 
 async fn ask_about(
     upstreams: &[(&str, UpstreamCondition)],
+    store: &StoreHealth,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
@@ -32,11 +43,13 @@ async fn ask_about(
         .collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = router(
-        &ControlConfig::default(),
-        "1.2.3",
-        Arc::new(move || upstreams.clone()),
-    );
+    let store = store.clone();
+    let source = HealthSource {
+        version: "1.2.3",
+        upstreams: Arc::new(move || upstreams.clone()),
+        store: Arc::new(move || store.clone()),
+    };
+    let app = router(&ControlConfig::default(), source);
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
     let mut request = http::Request::builder()
@@ -63,7 +76,12 @@ async fn health_names_status_and_version() {
     assert_eq!((status, media_type.as_str()), (200, "application/json"));
     assert_eq!(
         body,
-        serde_json::json!({"status": "ok", "version": "1.2.3", "upstreams": {}})
+        serde_json::json!({
+            "status": "ok",
+            "version": "1.2.3",
+            "upstreams": {},
+            "store": {"status": "ok", "waiting_bytes": 0, "dropped_records": 0},
+        })
     );
 }
 
@@ -76,17 +94,17 @@ async fn health_is_degraded_while_an_upstream_cannot_be_reached() {
         ("b", UpstreamCondition::Available),
         ("a", UpstreamCondition::Unused),
     ];
-    let (_, _, body) = ask_about(&sound, "GET", "/health", &[]).await;
+    let (_, _, body) = ask_about(&sound, &sound_store(), "GET", "/health", &[]).await;
     assert_eq!(
         body.to_string(),
-        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}}}"#
+        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0}}"#
     );
     let broken = [
         ("a", UpstreamCondition::Available),
         ("b", unavailable(Some("it is gone"))),
         ("c", unavailable(None)),
     ];
-    let (status, _, body) = ask_about(&broken, "GET", "/health", &[]).await;
+    let (status, _, body) = ask_about(&broken, &sound_store(), "GET", "/health", &[]).await;
     assert_eq!((status, &body["status"]), (200, &"degraded".into()));
     assert_eq!(
         body["upstreams"],
@@ -94,6 +112,29 @@ async fn health_is_degraded_while_an_upstream_cannot_be_reached() {
             "a": {"state": "available"},
             "b": {"state": "unavailable", "reason": "it is gone"},
             "c": {"state": "unavailable"},
+        })
+    );
+}
+
+#[tokio::test]
+async fn health_is_degraded_while_records_do_not_get_to_the_database() {
+    let store = StoreHealth {
+        condition: StoreCondition::Degraded {
+            reason: "the disk is full".into(),
+        },
+        waiting_bytes: 4_096,
+        dropped_records: 3,
+    };
+    let available = [("a", UpstreamCondition::Available)];
+    let (status, _, body) = ask_about(&available, &store, "GET", "/health", &[]).await;
+    assert_eq!((status, &body["status"]), (200, &"degraded".into()));
+    assert_eq!(
+        body["store"],
+        serde_json::json!({
+            "status": "degraded",
+            "reason": "the disk is full",
+            "waiting_bytes": 4_096,
+            "dropped_records": 3,
         })
     );
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, warn};
 
 use super::apply::{Patience, apply};
+use super::condition::one_line;
 use super::journal::Shared;
 use super::reader::{Batch, End, SpoolReader};
 use super::recovery::{self, DeadRun};
@@ -23,6 +24,9 @@ const COLLECT_FOR: Duration = Duration::from_millis(100);
 const MIN_ROTATED_BYTES: u64 = 64 * 1024;
 /// The wait after the files of the spool could not be read.
 const READ_BACKOFF: Duration = Duration::from_secs(1);
+/// The wait after a record was refused, while nothing else is appended, before it is looked
+/// whether there is room again.
+const PROBE_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Replays the dead runs, then carries records until the journal closes; returns whether nothing
 /// is left then.
@@ -34,7 +38,8 @@ pub(super) async fn run(
 ) -> bool {
     for run in dead {
         let dir = run.dir().display().to_string();
-        if let Err(error) = recovery::recover(run, sink.as_ref(), Patience::Endless, now).await {
+        let patience = Patience::Endless(&shared.condition);
+        if let Err(error) = recovery::recover(run, sink.as_ref(), patience, now).await {
             let error = &error as &dyn std::error::Error;
             warn!(error, "could not read all that a dead run left in {dir}");
         }
@@ -50,6 +55,7 @@ pub(super) async fn run(
             Ok(read) => read,
             Err(ended) => {
                 error!(%ended, "the reader of the spool ended, records wait for the next start");
+                shared.condition.stuck(one_line(&ended));
                 return false;
             }
         };
@@ -58,12 +64,16 @@ pub(super) async fn run(
             Ok(batch) => batch,
             Err(error) => {
                 warn!(%error, "could not read the spool, trying again");
+                shared.condition.stuck(one_line(&error));
                 sleep(READ_BACKOFF).await;
                 continue;
             }
         };
         carry(&shared, sink.as_ref(), &batch).await;
         delete_applied(&shared, &mut oldest, reader.segment());
+        if shared.condition.is_refusing() {
+            probe(&shared).await;
+        }
         if batch.bytes == 0 {
             if is_closing {
                 return true;
@@ -72,6 +82,7 @@ pub(super) async fn run(
             tokio::select! {
                 // The beginning of a call is soon followed by its end, and by other calls.
                 () = shared.wake.notified() => collect(&shared, &mut closing, Instant::now()).await,
+                () = sleep(PROBE_BACKOFF), if shared.condition.is_refusing() => {}
                 _ = closing.changed() => {}
             }
         } else if !batch.is_full() {
@@ -101,11 +112,21 @@ async fn carry(shared: &Shared, sink: &dyn RecordSink, batch: &Batch) {
     }
     if !batch.records.is_empty() {
         // With endless patience there is no error.
-        drop(apply(sink, &batch.records, Patience::Endless).await);
+        drop(apply(sink, &batch.records, Patience::Endless(&shared.condition)).await);
     }
+    // Also what kept the files from being read is over.
+    shared.condition.applied();
     shared
         .applied
         .send_modify(|applied| *applied += batch.bytes);
+}
+
+/// Looks whether a record would be taken by now. Waiting for the next one to tell would be wrong
+/// where none comes because this one was refused.
+async fn probe(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    // If the thread panics, the condition stays what it is.
+    drop(tokio::task::spawn_blocking(move || shared.probe()).await);
 }
 
 /// Deletes the segments before the one that is read; a later pass retries what fails.

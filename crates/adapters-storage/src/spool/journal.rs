@@ -10,12 +10,13 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::RunId;
 use riglm_domain::record::Record;
-use riglm_ports::analytics::{Journal, RecordSink, StoreError};
+use riglm_ports::analytics::{Journal, JournalCondition, RecordSink, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::condition::Condition;
 use super::flusher::Flusher;
 use super::writer::SegmentWriter;
 use super::{drainer, lock, recovery};
@@ -25,6 +26,9 @@ use crate::private_file;
 
 /// The number of waiting bytes at which the drainer stops collecting and starts to apply.
 const PRESSING_BYTES: u64 = 256 * 1024;
+/// The size of the empty line that finds out whether a record would be taken: more than the record
+/// of a call without its arguments.
+const PROBE_BYTES: usize = 4 * 1024;
 
 /// How a journal works.
 #[derive(Clone, Debug)]
@@ -76,7 +80,10 @@ pub(super) struct Shared {
     /// Bytes applied by this run so far.
     pub(super) applied: watch::Sender<u64>,
     n_dropped: AtomicU64,
-    /// Something was appended.
+    pub(super) condition: Condition,
+    durability: Durability,
+    max_bytes: u64,
+    /// Something was appended, or could not be.
     pub(super) wake: Notify,
     /// More waits than is worth collecting for.
     pub(super) pressed: Notify,
@@ -93,6 +100,47 @@ impl Shared {
         // A record may be applied before its writer has counted it.
         let appended = self.appended.load(Ordering::Relaxed);
         appended.saturating_sub(*self.applied.borrow())
+    }
+
+    /// Writes a line, which ends in a line break, within the limit of waiting bytes.
+    fn write(&self, line: &[u8]) -> Result<(), StoreError> {
+        let mut writer = self.writer();
+        let waiting = self.waiting();
+        if waiting + line.len() as u64 > self.max_bytes {
+            return Err(StoreError::Full { bytes: waiting });
+        }
+        let mut written = 0;
+        let outcome = writer.append(line, &mut written);
+        self.appended.fetch_add(written, Ordering::Relaxed);
+        drop(writer);
+        if waiting + written >= PRESSING_BYTES {
+            self.pressed.notify_one();
+        }
+        outcome.map_err(failing("append to the journal"))
+    }
+
+    /// Finds out whether a record would be taken now, by a line that is none. Blocks for one write
+    /// and, with durability `power`, for one flush.
+    pub(super) fn probe(&self) {
+        let mut line = vec![b' '; PROBE_BYTES];
+        line.push(b'\n');
+        let outcome = self.write(&line).and_then(|()| self.flush_newest());
+        match outcome {
+            Ok(()) => self.condition.accepted(),
+            Err(error) => self.condition.refused(&error),
+        }
+    }
+
+    fn flush_newest(&self) -> Result<(), StoreError> {
+        match self.durability {
+            Durability::Process => Ok(()),
+            Durability::Power => {
+                let newest = self.writer().newest();
+                newest
+                    .sync_data()
+                    .map_err(failing("flush the journal to disk"))
+            }
+        }
     }
 
     /// Starts a new segment when the newest one is over `min_bytes` and everything is applied.
@@ -142,6 +190,9 @@ impl SpoolJournal {
             appended: AtomicU64::new(0),
             applied: watch::Sender::new(0),
             n_dropped: AtomicU64::new(0),
+            condition: Condition::default(),
+            durability: options.durability,
+            max_bytes: options.max_bytes,
             wake: Notify::new(),
             pressed: Notify::new(),
             closing: watch::Sender::new(false),
@@ -226,30 +277,15 @@ impl SpoolJournal {
         }
     }
 
-    fn write(&self, record: &Record) -> Result<(), StoreError> {
-        let mut line = serde_json::to_vec(record).map_err(failing("encode a record"))?;
-        line.push(b'\n');
-        let mut writer = self.shared.writer();
-        let waiting = self.shared.waiting();
-        if waiting + line.len() as u64 > self.options.max_bytes {
-            return Err(StoreError::Full { bytes: waiting });
-        }
-        let mut written = 0;
-        let outcome = writer.append(&line, &mut written);
-        self.shared.appended.fetch_add(written, Ordering::Relaxed);
-        drop(writer);
+    async fn take(&self, record: &Record) -> Result<(), StoreError> {
+        let written = serde_json::to_vec(record)
+            .map_err(failing("encode a record"))
+            .and_then(|mut line| {
+                line.push(b'\n');
+                self.shared.write(&line)
+            });
         self.shared.wake.notify_one();
-        if waiting + written >= PRESSING_BYTES {
-            self.shared.pressed.notify_one();
-        }
-        outcome.map_err(failing("append to the journal"))
-    }
-}
-
-#[async_trait]
-impl Journal for SpoolJournal {
-    async fn append(&self, record: &Record) -> Result<(), StoreError> {
-        if let Err(error) = self.write(record) {
+        if let Err(error) = written {
             self.shared.n_dropped.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
@@ -257,6 +293,22 @@ impl Journal for SpoolJournal {
             None => Ok(()),
             Some(flusher) => flusher.flushed().await,
         }
+    }
+}
+
+#[async_trait]
+impl Journal for SpoolJournal {
+    async fn append(&self, record: &Record) -> Result<(), StoreError> {
+        let taken = self.take(record).await;
+        match &taken {
+            Ok(()) => self.shared.condition.accepted(),
+            Err(error) => self.shared.condition.refused(error),
+        }
+        taken
+    }
+
+    fn condition(&self) -> JournalCondition {
+        self.shared.condition.current()
     }
 }
 
@@ -268,6 +320,57 @@ impl Drop for SpoolJournal {
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(drainer) = drainer {
             drainer.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use riglm_ports::contract::scene::{moment, run, session};
+    use riglm_ports::fake::MemoryStore;
+
+    use super::*;
+    use crate::spool::segment;
+
+    async fn until(journal: &SpoolJournal, is_so: impl Fn(JournalCondition) -> bool) {
+        let waiting = async {
+            while !is_so(journal.condition()) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), waiting).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_noticed_and_so_is_its_end_without_another_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Arc::new(MemoryStore::default());
+        for durability in [Durability::Process, Durability::Power] {
+            let options = SpoolOptions {
+                durability,
+                ..SpoolOptions::default()
+            };
+            let run = run(durability as u8);
+            let opening = SpoolJournal::open(dir.path(), options, run, sink.clone(), moment(1));
+            let journal = opening.await.unwrap();
+            let unwritable = File::open(segment::path(&journal.shared.run_dir, 1)).unwrap();
+            let writable = journal.shared.writer().replace(Arc::new(unwritable));
+            let record = Record::SessionOpened(session(run, 1));
+            assert!(journal.append(&record).await.is_err());
+            let JournalCondition::Behind { reason } = journal.condition() else {
+                panic!("the journal lost a record and is sound");
+            };
+            assert!(reason.starts_with("failed to append to the journal: "));
+            assert_eq!(journal.dropped(), 1);
+
+            journal.shared.writer().replace(writable);
+            until(&journal, |condition| condition == JournalCondition::Sound).await;
+            journal.append(&record).await.unwrap();
+            journal.close().await;
+            assert!(sink.records().contains(&record));
+            assert_eq!(journal.dropped(), 1);
         }
     }
 }

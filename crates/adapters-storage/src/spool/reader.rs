@@ -42,7 +42,7 @@ impl Batch {
 
     fn take(&mut self, line: &[u8], n_bytes: usize) {
         self.bytes += n_bytes as u64;
-        if line.is_empty() {
+        if line.trim_ascii().is_empty() {
             return;
         }
         match serde_json::from_slice(line) {

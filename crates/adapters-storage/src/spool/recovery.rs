@@ -81,7 +81,7 @@ pub(super) fn survey(spool_dir: &Path) -> io::Result<Survey> {
 pub(super) async fn recover(
     dead: DeadRun,
     sink: &dyn RecordSink,
-    patience: Patience,
+    patience: Patience<'_>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let n_records = replay(&dead.dir, End::Final, sink, patience).await?;
@@ -101,7 +101,7 @@ async fn replay(
     run_dir: &Path,
     end: End,
     sink: &dyn RecordSink,
-    patience: Patience,
+    patience: Patience<'_>,
 ) -> Result<u64, StoreError> {
     // A live run goes on writing: what comes after this moment is not waited for.
     let mut rest = size(run_dir).map_err(failing("read the spool"))?;

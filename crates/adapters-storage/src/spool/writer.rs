@@ -52,6 +52,17 @@ impl SegmentWriter {
         self.len
     }
 
+    /// Returns the newest segment.
+    pub(super) fn newest(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Lets another file stand for the newest segment, and returns the one that was.
+    #[cfg(test)]
+    pub(super) fn replace(&mut self, file: Arc<File>) -> Arc<File> {
+        std::mem::replace(&mut self.file, file)
+    }
+
     /// Refuses all further lines.
     pub(super) fn close(&mut self) {
         self.is_closed = true;

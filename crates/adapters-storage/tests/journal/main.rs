@@ -5,6 +5,7 @@
     reason = "what the tests share fails the test that uses it"
 )]
 
+mod condition;
 mod killed;
 mod load;
 mod recovery;

@@ -16,7 +16,7 @@ use riglm_domain::record::Record;
 use riglm_domain::redaction::redacted;
 use riglm_domain::session::{ClientInfo, Session};
 use riglm_domain::tool::ToolListing;
-use riglm_ports::analytics::Journal;
+use riglm_ports::analytics::{Journal, JournalCondition};
 use riglm_ports::clock::Clock;
 
 use super::entropy::EntropySource;
@@ -177,11 +177,15 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// Returns [`RecordingRefused`] when the journal refuses the record and recording is required.
+    /// Returns [`RecordingRefused`] when recording is required and the journal refuses the record or
+    /// is behind; in the latter case nothing is appended.
     pub async fn call_opened(
         &self,
         details: CallDetails<'_>,
     ) -> Result<InvocationId, RecordingRefused> {
+        if self.options.is_required && self.journal.condition() != JournalCondition::Sound {
+            return Err(RecordingRefused);
+        }
         let invocation = Invocation {
             id: InvocationId::new(details.started_at, self.entropy.next()),
             session: details.session,

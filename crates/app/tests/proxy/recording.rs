@@ -1,5 +1,6 @@
 //! What is recorded, when, and what is left out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -11,7 +12,10 @@ use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::record::Record;
 use riglm_domain::rpc_error::RpcErrorCode;
-use riglm_ports::analytics::{InvocationFilter, InvocationRepository, SessionRepository};
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository, Journal, JournalCondition, SessionRepository,
+    StoreError,
+};
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::fake::MemoryStore;
 
@@ -174,6 +178,58 @@ async fn a_call_that_cannot_be_recorded_goes_on_unless_recording_is_required() {
         assert_eq!(n_sent, usize::from(!is_required));
         let code = RpcErrorCode::RecordingUnavailable.code().to_string();
         assert_eq!(scene.last().contains(&code), is_required);
+    }
+}
+
+/// A journal that takes records also while the database does not.
+#[derive(Debug, Default)]
+struct PatientJournal {
+    store: Arc<MemoryStore>,
+    is_behind: AtomicBool,
+}
+
+#[async_trait]
+impl Journal for PatientJournal {
+    async fn append(&self, record: &Record) -> Result<(), StoreError> {
+        self.store.append(record).await
+    }
+
+    fn condition(&self) -> JournalCondition {
+        if self.is_behind.load(Ordering::SeqCst) {
+            JournalCondition::Behind {
+                reason: "the database is away".into(),
+            }
+        } else {
+            JournalCondition::Sound
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_are_refused_while_the_journal_is_behind_if_recording_is_required() {
+    for is_required in [false, true] {
+        let journal = Arc::new(PatientJournal::default());
+        let scene = Setup {
+            options: RecorderOptions {
+                is_required,
+                ..RecorderOptions::default()
+            },
+            store: journal.store.clone(),
+            journal: Some(journal.clone()),
+            ..Setup::default()
+        }
+        .scene();
+        scene.send(HELLO).await;
+        journal.is_behind.store(true, Ordering::SeqCst);
+        scene.send(&call(1)).await;
+        let n_recorded = scene.outcomes().await.len();
+        assert_eq!(n_recorded, usize::from(!is_required));
+        let code = RpcErrorCode::RecordingUnavailable.code().to_string();
+        assert_eq!(scene.last().contains(&code), is_required);
+
+        journal.is_behind.store(false, Ordering::SeqCst);
+        scene.send(&call(2)).await;
+        assert_eq!(scene.outcomes().await.len(), n_recorded + 1);
     }
 }
 

@@ -15,7 +15,7 @@ use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
-use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
 use riglm_ports::predictor::Predictor;
@@ -38,6 +38,9 @@ pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
     pub(crate) predictor: Option<Arc<dyn Predictor>>,
+    /// The store where the records are read; it is the journal itself if there is no other.
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) journal: Option<Arc<dyn Journal>>,
     /// The most connections to the upstream; the usual number if 0.
     pub(crate) max_connections: usize,
     /// Whether the eras of the client and of the upstream are bridged.
@@ -46,7 +49,8 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn scene(self) -> Scene {
-        let store = Arc::new(MemoryStore::default());
+        let store = self.store;
+        let journal = self.journal.unwrap_or_else(|| store.clone());
         let upstream = Arc::new(ScriptedUpstream::new(UpstreamName::parse("u").unwrap()));
         upstream.reply_to("initialize", WELCOME);
         let run = RunId::new(SystemClock.now(), [0; 10]);
@@ -63,13 +67,7 @@ impl Setup {
         let proxy = Proxy::new(ProxyParts {
             upstreams: vec![configured],
             naming: Naming::Prefix,
-            recorder: Arc::new(Recorder::new(
-                store.clone(),
-                hasher,
-                clock,
-                run,
-                self.options,
-            )),
+            recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
             filter: ListFilter::new(self.predictor),
             limits: self.limits,
         });

@@ -7,6 +7,19 @@ use riglm_domain::record::Record;
 
 use super::StoreError;
 
+/// Whether records become rows at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalCondition {
+    /// They do, as far as is known.
+    Sound,
+    /// The database does not take records; they wait. Or the journal itself cannot take them; they
+    /// are lost.
+    Behind {
+        /// Why, in one line.
+        reason: String,
+    },
+}
+
 /// Takes records in the order of the calls and keeps them until they are rows.
 ///
 /// A record that was appended survives the death of the process by any signal. With durability
@@ -21,6 +34,10 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Returns [`StoreError::Full`] at the limit and [`StoreError::Failed`] when the disk refuses;
     /// the record is lost then, and counted.
     async fn append(&self, record: &Record) -> Result<(), StoreError>;
+
+    /// Returns whether records become rows at present. A journal that is behind becomes sound by
+    /// itself, without another [`Self::append`], once what kept it is over.
+    fn condition(&self) -> JournalCondition;
 }
 
 /// Makes rows of records.

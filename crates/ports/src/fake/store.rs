@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use riglm_domain::record::Record;
 
 use self::rows::Rows;
-use crate::analytics::{Journal, MaintenanceTask, RecordSink, StoreError};
+use crate::analytics::{Journal, JournalCondition, MaintenanceTask, RecordSink, StoreError};
 
 /// The whole store in memory. As a journal it applies each record at once. Counts are made anew
 /// from all rows at each question.
@@ -66,6 +66,16 @@ impl Journal for MemoryStore {
     async fn append(&self, record: &Record) -> Result<(), StoreError> {
         self.writing()?.apply(record);
         Ok(())
+    }
+
+    fn condition(&self) -> JournalCondition {
+        if self.is_failing.load(Ordering::SeqCst) {
+            JournalCondition::Behind {
+                reason: "it was told to fail".into(),
+            }
+        } else {
+            JournalCondition::Sound
+        }
     }
 }
 

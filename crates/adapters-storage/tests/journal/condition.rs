@@ -1,0 +1,77 @@
+//! What the journal says of itself while records do not become rows, and after.
+
+use std::sync::Arc;
+
+use riglm_ports::analytics::{Journal as _, JournalCondition};
+use riglm_ports::contract::scene::run;
+use riglm_ports::fake::MemoryStore;
+
+use crate::scene::{DEADLINE, Scene, append, die, story, until};
+
+fn behind(reason: &str) -> JournalCondition {
+    JournalCondition::Behind {
+        reason: reason.into(),
+    }
+}
+
+const TOLD: &str = "failed to write to the failing store: it was told to fail";
+
+#[tokio::test]
+async fn it_is_behind_while_the_database_takes_no_records() {
+    let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    let journal = scene.start(run(1), &sink).await;
+    append(&journal, &story(run(1))).await;
+    assert!(journal.settled(DEADLINE).await);
+    assert_eq!(journal.condition(), JournalCondition::Sound);
+
+    sink.start_failing();
+    append(&journal, &story(run(1))).await;
+    until("that it is behind", || journal.condition() == behind(TOLD)).await;
+    assert!(journal.waiting_bytes() > 0);
+
+    sink.stop_failing();
+    until("that it is sound", || {
+        journal.condition() == JournalCondition::Sound
+    })
+    .await;
+    assert!(journal.settled(DEADLINE).await);
+    assert_eq!(journal.dropped(), 0);
+}
+
+#[tokio::test]
+async fn it_is_behind_while_the_records_of_a_dead_run_cannot_be_replayed() {
+    let (scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    die(&scene, run(1)).await;
+    sink.start_failing();
+    let journal = scene.start(run(2), &sink).await;
+    until("that it is behind", || journal.condition() == behind(TOLD)).await;
+
+    sink.stop_failing();
+    until("that it is sound", || {
+        journal.condition() == JournalCondition::Sound
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_spool_that_was_full_is_sound_again_when_there_is_room() {
+    let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    scene.options.max_bytes = 64 * 1024;
+    sink.start_failing();
+    let journal = scene.start(run(1), &sink).await;
+    let records = story(run(1));
+    let mut appending = records.iter().cycle();
+    while journal.append(appending.next().unwrap()).await.is_ok() {}
+    let JournalCondition::Behind { reason } = journal.condition() else {
+        panic!("the journal lost a record and is sound");
+    };
+    assert!(reason.starts_with("the spool is full: "), "{reason}");
+
+    sink.stop_failing();
+    // Nothing is appended that could tell.
+    until("that it is sound", || {
+        journal.condition() == JournalCondition::Sound
+    })
+    .await;
+    assert_eq!(journal.dropped(), 1);
+}
