@@ -3,12 +3,16 @@
 //!
 //! Prints, for each way and load, the median and the 99th percentile of the time that one record
 //! keeps its call waiting, and the processor time of the whole process for each call, which has
-//! two records. Run with `cargo bench -p riglm-adapters-storage`.
+//! two records. Run with `cargo bench -p riglm-adapters-storage --bench journal`; PostgreSQL is
+//! measured too where `RIGLM_TEST_POSTGRES_URL` names a database.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a measurement prints its figures and may fail"
 )]
+
+#[path = "../tests/place/schema.rs"]
+mod schema;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +28,8 @@ use riglm_ports::analytics::{
 };
 use riglm_ports::contract::scene;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::schema::Schema;
 
 /// The most records of one group.
 const MAX_GROUP: usize = 1_000;
@@ -117,26 +123,36 @@ fn main() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        apply_only().await;
+        let has_server = std::env::var("RIGLM_TEST_POSTGRES_URL").is_ok();
+        let backends = [
+            Some(Backend::Sqlite),
+            has_server.then_some(Backend::Postgres),
+        ];
+        let backends: Vec<Backend> = backends.into_iter().flatten().collect();
+        for backend in &backends {
+            apply_only(*backend).await;
+        }
         println!(
-            "| durability | load | way | p50 | p99 | CPU per call | calls/s |\n\
-             |---|---|---|---|---|---|---|"
+            "\n| database | durability | load | way | p50 | p99 | CPU per call | calls/s |\n\
+             |---|---|---|---|---|---|---|---|"
         );
         for load in LOADS {
             nothing(load).await;
         }
-        for durability in [Durability::Process, Durability::Power] {
-            for load in LOADS {
-                spool(durability, load).await;
-                group_commit(durability, load).await;
+        for backend in backends {
+            for durability in [Durability::Process, Durability::Power] {
+                for load in LOADS {
+                    spool(backend, durability, load).await;
+                    group_commit(backend, durability, load).await;
+                }
             }
         }
     });
 }
 
 /// Measures the database alone: whole batches, one after the other.
-async fn apply_only() {
-    let (store, _dir) = store(Durability::Process).await;
+async fn apply_only(backend: Backend) {
+    let (store, _dir, _schema) = store(backend, Durability::Process).await;
     let n_calls = 50_000;
     let records: Vec<_> = (0..n_calls).flat_map(|n| call(0, n)).collect();
     let before = cpu_time();
@@ -144,18 +160,21 @@ async fn apply_only() {
         store.apply(batch).await.unwrap();
     }
     let cpu = (cpu_since(before)) / n_calls;
-    println!("database alone, 500 calls in a transaction: {cpu:?} CPU per call\n");
+    println!(
+        "{} alone, 500 calls in a transaction: {cpu:?} CPU of this process per call",
+        backend.name()
+    );
 }
 
 async fn nothing(load: Load) {
     let before = cpu_time();
     let (latencies, elapsed) = drive(Arc::new(Nothing), load).await;
     let cpu = cpu_since(before);
-    report("none", load, "nothing", latencies, cpu, elapsed);
+    report(["none", "none"], load, "nothing", latencies, cpu, elapsed);
 }
 
-async fn spool(durability: Durability, load: Load) {
-    let (store, dir) = store(durability).await;
+async fn spool(backend: Backend, durability: Durability, load: Load) {
+    let (store, dir, _schema) = store(backend, durability).await;
     let options = SpoolOptions {
         durability,
         ..SpoolOptions::default()
@@ -173,7 +192,7 @@ async fn spool(durability: Durability, load: Load) {
     let (latencies, elapsed) = drive(journal.clone(), load).await;
     assert!(journal.settled(SETTLED_WITHIN).await);
     report(
-        durability_name(durability),
+        [backend.name(), durability_name(durability)],
         load,
         "spool",
         latencies,
@@ -184,13 +203,13 @@ async fn spool(durability: Durability, load: Load) {
     journal.close().await;
 }
 
-async fn group_commit(durability: Durability, load: Load) {
-    let (store, _dir) = store(durability).await;
+async fn group_commit(backend: Backend, durability: Durability, load: Load) {
+    let (store, _dir, _schema) = store(backend, durability).await;
     let journal = Arc::new(GroupCommit::new(store.clone()));
     let before = cpu_time();
     let (latencies, elapsed) = drive(journal, load).await;
     report(
-        durability_name(durability),
+        [backend.name(), durability_name(durability)],
         load,
         "group commit",
         latencies,
@@ -200,12 +219,37 @@ async fn group_commit(durability: Durability, load: Load) {
     check(&store, load).await;
 }
 
-async fn store(durability: Durability) -> (Arc<Store>, tempfile::TempDir) {
+/// Where the rows go.
+#[derive(Clone, Copy)]
+enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+impl Backend {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+        }
+    }
+}
+
+/// An empty store, and what it lives in.
+async fn store(
+    backend: Backend,
+    durability: Durability,
+) -> (Arc<Store>, tempfile::TempDir, Option<Schema>) {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("riglm.db");
-    let store = Store::sqlite(path, durability);
+    let (store, schema) = match backend {
+        Backend::Sqlite => (Store::sqlite(dir.path().join("riglm.db"), durability), None),
+        Backend::Postgres => {
+            let schema = Schema::new();
+            (Store::postgres(schema.config()), Some(schema))
+        }
+    };
     store.open().await.unwrap();
-    (Arc::new(store), dir)
+    (Arc::new(store), dir, schema)
 }
 
 /// Makes all calls; returns how long each record took, and all of them together.
@@ -266,7 +310,7 @@ fn session(caller: u32) -> SessionId {
 }
 
 fn report(
-    durability: &str,
+    [backend, durability]: [&str; 2],
     load: Load,
     way: &str,
     mut latencies: Vec<Duration>,
@@ -277,7 +321,7 @@ fn report(
     let percentile = |percent: usize| latencies[(latencies.len() - 1) * percent / 100];
     let n_calls = load.n_callers * load.n_calls_each;
     println!(
-        "| {durability} | {} | {way} | {:.1?} | {:.1?} | {:.1?} | {:.0} |",
+        "| {backend} | {durability} | {} | {way} | {:.1?} | {:.1?} | {:.1?} | {:.0} |",
         load.name,
         percentile(50),
         percentile(99),
