@@ -1,6 +1,8 @@
 //! The repositories, one file for each aggregate: its statements for both databases side by side,
 //! and its rows.
 
+pub(crate) mod audit;
+pub(crate) mod changes;
 pub(crate) mod context;
 pub(crate) mod exchange;
 pub(crate) mod feedback;
@@ -11,5 +13,6 @@ mod scored_tools;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod tool_definition;
+pub(crate) mod tool_override;
 pub(crate) mod tool_set;
 mod usage;
