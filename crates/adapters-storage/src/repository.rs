@@ -4,7 +4,9 @@
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod context;
+pub(crate) mod embedding;
 pub(crate) mod exchange;
+pub(crate) mod experiment;
 pub(crate) mod feedback;
 pub(crate) mod invocation;
 pub(crate) mod learned_state;
@@ -19,3 +21,4 @@ pub(crate) mod tool_set;
 mod usage;
 mod version;
 pub(crate) mod weights;
+mod written;

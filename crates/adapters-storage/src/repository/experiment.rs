@@ -1,0 +1,99 @@
+//! Assignments to experiments.
+
+use async_trait::async_trait;
+use riglm_domain::experiment::{Assignment, ExperimentArm};
+use riglm_ports::analytics::{AssignmentRepository, StoreError};
+use serde::Deserialize;
+
+use super::written::written;
+use crate::database::{Statement, WriteLock};
+use crate::store::Store;
+use crate::value::Micros;
+
+const TABLE: &str = "assignments";
+
+/// Gives the row in any case: what was there is set to what it is.
+const ASSIGN: Statement = Statement {
+    table: TABLE,
+    sqlite: "
+        INSERT INTO assignments (experiment, subject, arm, assigned_at)
+        VALUES (?1 ->> 0, ?1 ->> 1, ?1 ->> 2, ?1 ->> 3)
+        ON CONFLICT (experiment, subject) DO UPDATE SET arm = arm
+        RETURNING json_array(experiment, subject, arm, assigned_at)",
+    postgres: "
+        INSERT INTO assignments (experiment, subject, arm, assigned_at)
+        SELECT given ->> 0, given ->> 1, given ->> 2, (given ->> 3)::bigint
+        FROM (SELECT $1::jsonb AS given) AS parameter
+        ON CONFLICT (experiment, subject) DO UPDATE SET arm = assignments.arm
+        RETURNING json_build_array(experiment, subject, arm, assigned_at)::text",
+};
+
+const SELECT_ONE: Statement = Statement {
+    table: TABLE,
+    sqlite: "
+        SELECT json_array(experiment, subject, arm, assigned_at)
+        FROM assignments
+        WHERE experiment = ?1 ->> 0 AND subject = ?1 ->> 1",
+    postgres: "
+        SELECT json_build_array(experiment, subject, arm, assigned_at)::text
+        FROM assignments
+        WHERE experiment = $1::jsonb ->> 0 AND subject = $1::jsonb ->> 1",
+};
+
+const SELECT: Statement = Statement {
+    table: TABLE,
+    sqlite: "
+        SELECT json_array(experiment, subject, arm, assigned_at)
+        FROM assignments
+        WHERE experiment = ?1 ->> 0",
+    postgres: "
+        SELECT json_build_array(experiment, subject, arm, assigned_at)::text
+        FROM assignments
+        WHERE experiment = $1::jsonb ->> 0",
+};
+
+#[async_trait]
+impl AssignmentRepository for Store {
+    async fn assign(&self, assignment: &Assignment) -> Result<Assignment, StoreError> {
+        let ExperimentArm { experiment, arm } = &assignment.arm;
+        let database = self.database().await?;
+        // An assignment is never changed: whoever finds one need not wait for those who write.
+        let key = (experiment, &assignment.subject);
+        let known: Option<Row> = database.row(&SELECT_ONE, &key).await?;
+        if let Some(known) = known {
+            return Ok(known.into());
+        }
+        let row = (
+            experiment,
+            &assignment.subject,
+            arm,
+            Micros(assignment.assigned_at),
+        );
+        let mut transaction = database.begin(WriteLock::Decisions).await?;
+        let assigned: Option<Row> = transaction.row(&ASSIGN, &row).await?;
+        transaction.commit().await?;
+        written(&ASSIGN, assigned)
+    }
+
+    async fn assignments(&self, experiment: &str) -> Result<Vec<Assignment>, StoreError> {
+        let database = self.database().await?;
+        let rows: Vec<Row> = database.rows(&SELECT, &[experiment]).await?;
+        let mut assignments: Vec<Assignment> = rows.into_iter().map(Into::into).collect();
+        assignments.sort_unstable_by(|a, b| a.subject.cmp(&b.subject));
+        Ok(assignments)
+    }
+}
+
+#[derive(Deserialize)]
+struct Row(String, String, String, Micros);
+
+impl From<Row> for Assignment {
+    fn from(row: Row) -> Self {
+        let Row(experiment, subject, arm, assigned_at) = row;
+        Self {
+            arm: ExperimentArm { experiment, arm },
+            subject,
+            assigned_at: assigned_at.0,
+        }
+    }
+}

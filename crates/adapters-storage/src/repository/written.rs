@@ -1,0 +1,16 @@
+//! Rows that statements give back as they were written.
+
+use riglm_ports::analytics::StoreError;
+
+use crate::database::Statement;
+
+/// Returns the row that the statement wrote and gave back.
+pub(crate) fn written<R, T: From<R>>(
+    statement: &Statement,
+    row: Option<R>,
+) -> Result<T, StoreError> {
+    row.map(T::from).ok_or_else(|| StoreError::Corrupt {
+        table: statement.table,
+        reason: "a row that was written is not there".into(),
+    })
+}
