@@ -114,6 +114,9 @@ CREATE TABLE lists_shown (
     PRIMARY KEY (session, shown_at)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX lists_shown_by_time ON lists_shown (shown_at);
+CREATE INDEX lists_shown_by_tool_set ON lists_shown (tool_set);
+
 CREATE TABLE searches (
     id          BLOB NOT NULL PRIMARY KEY,
     session     BLOB NOT NULL,

@@ -10,8 +10,8 @@ mod known;
 
 use riglm_ports::analytics::{Rebuilt, StoreError};
 
-pub(crate) use self::apply::{apply, name_tools, put_session_tools};
-pub(crate) use self::derive::derive;
+pub(crate) use self::apply::{apply, name_tools, outcome_name, put_session_tools};
+pub(crate) use self::derive::{Derived, derive};
 pub(crate) use self::known::{KnownCall, known_calls, neighbours, open_calls_of, session_tools_of};
 use crate::database::{Statement, Transaction};
 

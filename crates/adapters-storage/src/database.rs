@@ -15,6 +15,7 @@ use riglm_ports::analytics::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer as _};
 
+pub(crate) use self::migrate::{backup_of, newest};
 pub(crate) use self::postgres::PostgresDatabase;
 pub(crate) use self::sqlite::SqliteDatabase;
 use crate::error::{doing, failing};

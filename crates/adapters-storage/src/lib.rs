@@ -10,6 +10,7 @@ mod damage;
 mod database;
 mod error;
 mod key;
+mod maintenance;
 mod private_file;
 mod repository;
 mod sink;

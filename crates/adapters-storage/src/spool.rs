@@ -19,4 +19,5 @@ mod segment;
 mod writer;
 
 pub use self::journal::{SpoolJournal, SpoolOptions};
+pub(crate) use self::lock::try_hold;
 pub(crate) use self::recovery::import;

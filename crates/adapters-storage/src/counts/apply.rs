@@ -200,7 +200,7 @@ const PUT_SESSION_TOOLS: Statement = Statement {
 };
 
 /// Returns the name of an outcome in rows of counts; empty for calls in flight.
-pub(super) fn outcome_name(outcome: Option<Outcome>) -> &'static str {
+pub(crate) fn outcome_name(outcome: Option<Outcome>) -> &'static str {
     outcome.map_or("", Outcome::as_str)
 }
 

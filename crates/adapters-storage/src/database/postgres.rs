@@ -1,5 +1,6 @@
 //! A schema in a PostgreSQL database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
@@ -9,6 +10,7 @@ use sqlx::{PgConnection, PgPool};
 use super::{WriteLock, migrate, nul};
 use crate::config::PostgresConfig;
 use crate::error::{opening_server, server_name};
+use crate::maintenance::Releases;
 
 /// How long a statement waits for a lock that another transaction holds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,6 +22,7 @@ const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct PostgresDatabase {
     schema: String,
     pool: PgPool,
+    releases: Arc<Releases>,
 }
 
 impl PostgresDatabase {
@@ -46,6 +49,7 @@ impl PostgresDatabase {
         Ok(Self {
             schema: config.schema.clone(),
             pool,
+            releases: Arc::default(),
         })
     }
 
@@ -57,6 +61,11 @@ impl PostgresDatabase {
     /// Returns the name of the schema.
     pub(crate) fn schema(&self) -> &str {
         &self.schema
+    }
+
+    /// Returns the locks of tasks that are being given back.
+    pub(crate) fn releases(&self) -> &Arc<Releases> {
+        &self.releases
     }
 
     pub(super) async fn rows(

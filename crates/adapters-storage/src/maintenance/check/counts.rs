@@ -1,0 +1,160 @@
+//! The counts, compared with those that follow from the rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use riglm_domain::principal::Principal;
+use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::usage::{Hour, LatencyBucket, UsageChange};
+use riglm_ports::analytics::StoreError;
+use serde::de::DeserializeOwned;
+
+use super::Findings;
+use crate::counts::{self, Derived, outcome_name};
+use crate::database::{Database, Statement, Transaction};
+
+/// A statement that reads a table of counts: what a count is kept by, and what it is.
+macro_rules! select {
+    ($table:literal, $key:literal, $value:literal) => {
+        Statement {
+            table: $table,
+            sqlite: concat!(
+                "SELECT json_array(json_array(",
+                $key,
+                "), ",
+                $value,
+                ") FROM ",
+                $table,
+                " WHERE ?1 = '[]'"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(json_build_array(",
+                $key,
+                "), ",
+                $value,
+                ")::text FROM ",
+                $table,
+                " WHERE $1 = '[]'"
+            ),
+        }
+    };
+}
+
+const CALLS: Statement = select!("call_counts", "principal, hour, tool, outcome", "n");
+
+const LATENCIES: Statement = select!("latency_counts", "principal, hour, tool, bucket", "n");
+
+const TRANSITIONS: Statement = select!("transition_counts", "principal, tool_from, tool_to", "n");
+
+const PAIRS: Statement = Statement {
+    table: "pair_counts",
+    sqlite: "
+        SELECT json_array(
+            json_array(principal, tool_a, tool_b), json_array(n, distance, last_at))
+        FROM pair_counts
+        WHERE ?1 = '[]'",
+    postgres: "
+        SELECT json_build_array(
+            json_build_array(principal, tool_a, tool_b),
+            json_build_array(n, distance, last_at))::text
+        FROM pair_counts
+        WHERE $1 = '[]'",
+};
+
+const NAMED_TOOLS: Statement = Statement {
+    table: "tools",
+    sqlite: "SELECT json_array(key) FROM tools WHERE ?1 = '[]'",
+    postgres: "SELECT json_build_array(key)::text FROM tools WHERE $1 = '[]'",
+};
+
+/// What each count is kept by, and what it should be.
+type Expected<K, V> = BTreeMap<K, V>;
+
+/// Compares the counts with those that the rows give, all as of one moment.
+pub(super) async fn check(database: &Database, findings: &mut Findings) -> Result<(), StoreError> {
+    let mut transaction = database.begin_reading().await?;
+    let Derived {
+        change,
+        names,
+        missing_session_tools,
+        ..
+    } = counts::derive(&mut transaction).await?;
+    let UsageChange {
+        calls,
+        latencies,
+        transitions,
+        pairs,
+    } = change;
+    let calls: Expected<(Principal, Hour, ToolKey, String), i64> = calls
+        .into_iter()
+        .map(|(by, n)| {
+            let outcome = outcome_name(by.outcome).to_owned();
+            ((by.principal, by.hour, by.tool, outcome), n)
+        })
+        .collect();
+    compare(&mut transaction, &CALLS, calls, findings).await?;
+    let latencies: Expected<(Principal, Hour, ToolKey, LatencyBucket), i64> = latencies
+        .into_iter()
+        .map(|(by, n)| ((by.principal, by.hour, by.tool, by.bucket), n))
+        .collect();
+    compare(&mut transaction, &LATENCIES, latencies, findings).await?;
+    let transitions: Expected<(Principal, ToolKey, ToolKey), i64> = transitions
+        .into_iter()
+        .map(|(by, n)| ((by.principal, by.from, by.to), n))
+        .collect();
+    compare(&mut transaction, &TRANSITIONS, transitions, findings).await?;
+    let pairs: Expected<(Principal, ToolKey, ToolKey), (i64, i64, i64)> = pairs
+        .into_iter()
+        .map(|(by, pair)| {
+            let last_at = pair.added_at.map_or(i64::MIN, |at| at.as_microsecond());
+            (by, (pair.n_sessions, pair.distance, last_at))
+        })
+        .collect();
+    compare(&mut transaction, &PAIRS, pairs, findings).await?;
+    let missing = (missing_session_tools.iter())
+        .map(|(session, _, used)| format!("tool {} of session {session} is missing", used.tool.0));
+    findings.add_some("session_tools", missing.collect());
+    check_names(&mut transaction, &names, findings).await
+}
+
+/// Finds counts that are not as they should be, that are missing, and that should not be there.
+async fn compare<K, V>(
+    transaction: &mut Transaction,
+    statement: &Statement,
+    mut expected: Expected<K, V>,
+    findings: &mut Findings,
+) -> Result<(), StoreError>
+where
+    K: Ord + Debug + DeserializeOwned,
+    V: PartialEq + Debug + DeserializeOwned,
+{
+    let rows: Vec<(K, V)> = transaction.rows(statement, &[(); 0]).await?;
+    let mut problems = Vec::new();
+    for (by, found) in rows {
+        match expected.remove(&by) {
+            Some(right) if right == found => {}
+            Some(right) => problems.push(format!("{by:?} is {found:?}, the rows give {right:?}")),
+            None => problems.push(format!("{by:?} is {found:?}, the rows give none")),
+        }
+    }
+    let missing = expected.iter();
+    problems
+        .extend(missing.map(|(by, right)| format!("{by:?} is missing, the rows give {right:?}")));
+    findings.add_some(statement.table, problems);
+    Ok(())
+}
+
+/// Finds tools whose counts cannot be told by name.
+async fn check_names(
+    transaction: &mut Transaction,
+    names: &BTreeMap<ToolKey, ToolRef>,
+    findings: &mut Findings,
+) -> Result<(), StoreError> {
+    let named: Vec<(ToolKey,)> = transaction.rows(&NAMED_TOOLS, &[(); 0]).await?;
+    let named: BTreeSet<ToolKey> = named.into_iter().map(|(key,)| key).collect();
+    let nameless = (names.iter())
+        .filter(|(key, _)| !named.contains(key))
+        .map(|(key, tool)| format!("the key {} of {tool:?} is missing", key.0));
+    findings.add_some("tools", nameless.collect());
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Rows that do not fit together. A call or another row whose session was never recorded is no
+//! damage.
+
+use riglm_ports::analytics::StoreError;
+
+use super::Findings;
+use crate::database::{Database, Statement};
+
+/// A statement that counts rows, the same in both databases but for the parameter.
+macro_rules! count {
+    ($table:literal, $condition:literal) => {
+        Statement {
+            table: $table,
+            sqlite: concat!(
+                "SELECT json_array(count(*)) FROM ",
+                $table,
+                " WHERE ?1 = '[]' AND ",
+                $condition
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(count(*))::text FROM ",
+                $table,
+                " WHERE $1 = '[]' AND ",
+                $condition
+            ),
+        }
+    };
+}
+
+const COUNTS: [(Statement, &str); 4] = [
+    (
+        count!("invocations", "(outcome IS NULL) <> (duration_us IS NULL)"),
+        "have half an end",
+    ),
+    (
+        count!(
+            "session_tools",
+            "NOT EXISTS (SELECT 1 FROM sessions WHERE id = session_tools.session)
+                AND NOT EXISTS (
+                    SELECT 1 FROM invocations WHERE session = session_tools.session)"
+        ),
+        "are of sessions that have neither a row nor a call",
+    ),
+    (
+        count!(
+            "lists_shown",
+            "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = lists_shown.tool_set)"
+        ),
+        "are made of sets of tools that are missing",
+    ),
+    (
+        count!(
+            "list_epochs",
+            "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = list_epochs.tool_set)"
+        ),
+        "are made of sets of tools that are missing",
+    ),
+];
+
+pub(super) async fn check(database: &Database, findings: &mut Findings) -> Result<(), StoreError> {
+    for (statement, problem) in &COUNTS {
+        let counted: Option<(u64,)> = database.row(statement, &[(); 0]).await?;
+        if let Some((n,)) = counted
+            && n > 0
+        {
+            findings.add(statement.table, format!("{n} rows {problem}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The file or the tables themselves, and the version of the schema.
+
+use riglm_ports::analytics::StoreError;
+use sqlx::AssertSqlSafe;
+
+use super::{Findings, MAX_TOLD};
+use crate::database::{Database, PostgresDatabase, SqliteDatabase, Statement, newest};
+use crate::error::failing;
+
+const VERSION: Statement = Statement {
+    table: "_sqlx_migrations",
+    sqlite: "
+        SELECT json_array(max(version), min(success)) FROM _sqlx_migrations WHERE ?1 = '[]'",
+    postgres: "
+        SELECT json_build_array(max(version), min(success::int))::text
+        FROM _sqlx_migrations
+        WHERE $1 = '[]'",
+};
+
+pub(super) async fn check(database: &Database, findings: &mut Findings) -> Result<(), StoreError> {
+    match database {
+        Database::Sqlite(database) => check_file(database, findings).await,
+        Database::Postgres(database) => read_tables(database, findings).await,
+    }
+    .map_err(failing("check the database"))?;
+    let known = newest();
+    let version: Option<(Option<i64>, Option<i64>)> = database.row(&VERSION, &[(); 0]).await?;
+    match version {
+        Some((Some(found), Some(1))) if found == known => {}
+        Some((Some(found), Some(1))) => findings.add(
+            "schema",
+            format!("has version {found}, this version of riglm has {known}"),
+        ),
+        _ => findings.add("schema", "was not brought up to date"),
+    }
+    Ok(())
+}
+
+/// Has SQLite look at every page, row and index entry.
+async fn check_file(database: &SqliteDatabase, findings: &mut Findings) -> Result<(), sqlx::Error> {
+    let found: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(1000)")
+        .fetch_all(database.readers())
+        .await?;
+    let problems = found
+        .into_iter()
+        .filter(|problem| problem != "ok")
+        .collect();
+    findings.add_some("database", problems);
+    Ok(())
+}
+
+/// Reads every row of every table, and values that are stored beside their row.
+async fn read_tables(
+    database: &PostgresDatabase,
+    findings: &mut Findings,
+) -> Result<(), sqlx::Error> {
+    let mut transaction = database.pool().begin().await?;
+    sqlx::query("SET LOCAL statement_timeout = 0")
+        .execute(&mut *transaction)
+        .await?;
+    let tables: Vec<String> = sqlx::query_scalar(
+        "SELECT quote_ident(tablename) FROM pg_tables
+        WHERE schemaname = current_schema()
+        ORDER BY tablename",
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    let mut problems = Vec::new();
+    for table in tables {
+        sqlx::query("SAVEPOINT reading")
+            .execute(&mut *transaction)
+            .await?;
+        // The server quoted the name.
+        let read = format!("SELECT sum(length(row::text)) FROM {table} AS row");
+        let read = sqlx::query(AssertSqlSafe(read))
+            .execute(&mut *transaction)
+            .await;
+        match read {
+            Ok(_) => {}
+            Err(sqlx::Error::Database(error)) => {
+                sqlx::query("ROLLBACK TO reading")
+                    .execute(&mut *transaction)
+                    .await?;
+                problems.push(format!("table {table} cannot be read: {}", error.message()));
+            }
+            Err(error) => return Err(error),
+        }
+        if problems.len() > MAX_TOLD {
+            break;
+        }
+    }
+    findings.add_some("database", problems);
+    Ok(())
+}
