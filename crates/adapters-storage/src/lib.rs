@@ -3,6 +3,7 @@
 //! Nothing outside this crate sees SQL or a type of the database driver. It depends on the ports
 //! and the domain, on no other adapter.
 
+mod client_data;
 mod config;
 mod connect;
 mod counts;

@@ -12,7 +12,7 @@ use riglm_ports::analytics::{
     Finding, Maintenance, MaintenanceGuard, MaintenanceTask, Purged, Rebuilt, StoreError,
 };
 
-pub(crate) use self::files::scrub;
+pub(crate) use self::files::{overwrite_from_now_on, scrub};
 pub(crate) use self::lock::Releases;
 pub(crate) use self::removal::{
     keep_decisions_out, remove_calls_of, remove_sessions, remove_unused_tool_sets,

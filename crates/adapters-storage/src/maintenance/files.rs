@@ -1,13 +1,12 @@
 //! What removed rows leave in the files of the database.
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use riglm_ports::analytics::StoreError;
 use sqlx::{Connection as _, SqlitePool};
 
-use crate::database::{Database, PostgresDatabase, SqliteDatabase};
+use crate::database::{Database, PostgresDatabase, SqliteDatabase, backup_of, newest};
 use crate::error::failing;
 
 /// Carries the write-ahead log of a SQLite database into its file as far as readers allow, and
@@ -27,9 +26,20 @@ pub(super) async fn checkpoint(database: &Database, is_last: bool) {
     }
 }
 
-/// Returns what has to be said to a SQLite database before rows are deleted whose bytes have to
-/// go.
 const OVERWRITE: &str = "PRAGMA secure_delete = ON";
+
+/// Has a SQLite database overwrite what is deleted until [`scrub`] is done.
+///
+/// # Errors
+///
+/// Returns [`StoreError`] when the database fails.
+pub(crate) async fn overwrite_from_now_on(database: &Database) -> Result<(), StoreError> {
+    if let Database::Sqlite(database) = database {
+        (sqlx::query(OVERWRITE).execute(database.writer()).await)
+            .map_err(failing("have what is deleted overwritten"))?;
+    }
+    Ok(())
+}
 
 /// Overwrites what deleted rows left in the files of the database: writes the SQLite file anew,
 /// empties its log, and removes the copies that were made of it before migrations. In PostgreSQL
@@ -49,13 +59,10 @@ pub(crate) async fn scrub(database: &Database) -> Result<(), StoreError> {
 }
 
 async fn scrub_sqlite(database: &SqliteDatabase) -> Result<(), StoreError> {
-    let failing_scrub = || failing("overwrite what was deleted");
-    let is_empty = rewrite(database.writer())
-        .await
-        .map_err(failing("overwrite what was deleted"))?;
-    if !is_empty {
+    let operation = "overwrite what was deleted";
+    if !(rewrite(database.writer()).await).map_err(failing(operation))? {
         let busy = io::Error::new(io::ErrorKind::ResourceBusy, "a reader is in the way");
-        return Err(failing_scrub()(busy));
+        return Err(failing(operation)(busy));
     }
     for copy in copies_of(database.path()).map_err(failing("list copies of the database"))? {
         std::fs::remove_file(&copy).map_err(failing("remove a copy of the database"))?;
@@ -84,31 +91,29 @@ async fn rewrite(writer: &SqlitePool) -> Result<bool, sqlx::Error> {
 
 /// Returns the copies that were made of the database before migrations, cut off ones too.
 fn copies_of(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
-    else {
-        return Ok(Vec::new());
-    };
-    let directory = if directory.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        directory
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
     };
     let mut copies = Vec::new();
     for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let found = path.file_name().and_then(OsStr::to_str);
-        if found.is_some_and(|found| is_copy(found, name)) {
-            copies.push(path);
+        let entry = entry?;
+        let found = path.with_file_name(entry.file_name());
+        if (1..=newest()).any(|version| is_copy(&found, &backup_of(path, version))) {
+            copies.push(entry.path());
         }
     }
     Ok(copies)
 }
 
-/// Returns whether `found` is the name of a copy of the database file called `name`.
-fn is_copy(found: &str, name: &str) -> bool {
-    let rest = (found.strip_prefix(name)).and_then(|rest| rest.strip_prefix(".v"));
-    rest.and_then(|rest| rest.split_once(".backup"))
-        .is_some_and(|(version, _)| version.parse::<u32>().is_ok())
+/// Returns whether the file is this copy or a part of it that was cut off.
+fn is_copy(file: &Path, copy: &Path) -> bool {
+    let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_vec());
+    let rest = name(file).zip(name(copy)).and_then(|(file, copy)| {
+        let rest = file.strip_prefix(&*copy)?;
+        Some(rest.to_vec())
+    });
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
 }
 
 async fn vacuum_postgres(database: &PostgresDatabase) -> Result<(), sqlx::Error> {
@@ -130,21 +135,32 @@ async fn vacuum_postgres(database: &PostgresDatabase) -> Result<(), sqlx::Error>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::backup_of;
 
     #[test]
     fn copies_are_told_from_other_files() {
-        let copy = backup_of(Path::new("riglm.db"), 1);
-        let copy = copy.to_str().unwrap();
-        assert!(is_copy(copy, "riglm.db"));
-        assert!(is_copy(&format!("{copy}.4711"), "riglm.db"));
-        for other in [
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("riglm.db");
+        let names = |paths: Vec<PathBuf>| {
+            let mut names: Vec<_> = (paths.iter())
+                .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+                .collect();
+            names.sort();
+            names
+        };
+        for name in [
             "riglm.db",
             "riglm.db-wal",
+            "riglm.db.v1.backup",
+            "riglm.db.v1.backup.4711",
+            "riglm.db.v1.backups",
             "riglm.db.vX.backup",
-            "other.v1.backup",
+            "other.db.v1.backup",
         ] {
-            assert!(!is_copy(other, "riglm.db"), "{other}");
+            std::fs::write(dir.path().join(name), "").unwrap();
         }
+        assert_eq!(
+            names(copies_of(&path).unwrap()),
+            ["riglm.db.v1.backup", "riglm.db.v1.backup.4711"]
+        );
     }
 }

@@ -108,7 +108,7 @@ impl ContextRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     ContextId,
     SessionId,
     Principal,

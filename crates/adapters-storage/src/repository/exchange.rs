@@ -85,7 +85,7 @@ impl ExchangeRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     ExchangeId,
     SessionId,
     Principal,

@@ -118,7 +118,7 @@ impl FeedbackRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     FeedbackId,
     Principal,
     Option<SessionId>,

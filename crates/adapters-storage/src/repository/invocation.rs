@@ -275,7 +275,7 @@ impl Serialize for NewRow<'_> {
 
 /// The columns in the order of the statement.
 #[derive(Deserialize)]
-struct Row {
+pub(crate) struct Row {
     id: InvocationId,
     session: SessionId,
     principal: Principal,

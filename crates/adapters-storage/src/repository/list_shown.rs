@@ -88,7 +88,7 @@ impl ListShownRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(SessionId, Principal, Micros, u64, String, Tools, u64);
+pub(crate) struct Row(SessionId, Principal, Micros, u64, String, Tools, u64);
 
 impl From<Row> for ListShown {
     fn from(row: Row) -> Self {

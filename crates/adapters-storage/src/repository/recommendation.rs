@@ -114,7 +114,7 @@ impl RecommendationRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     RecommendationId,
     Option<SessionId>,
     Principal,

@@ -107,7 +107,7 @@ impl SearchRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     SearchId,
     SessionId,
     Principal,

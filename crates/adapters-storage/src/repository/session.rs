@@ -246,7 +246,7 @@ pub(crate) struct Row(
 );
 
 impl Row {
-    fn summary(self, tools_available: BTreeSet<String>) -> SessionSummary {
+    pub(crate) fn summary(self, tools_available: BTreeSet<String>) -> SessionSummary {
         let Self(
             id,
             run,

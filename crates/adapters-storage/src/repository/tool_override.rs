@@ -127,7 +127,7 @@ impl OverrideRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     OverrideId,
     String,
     OverrideAction,

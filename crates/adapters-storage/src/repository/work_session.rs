@@ -188,7 +188,7 @@ fn row_of(new: &WorkSession) -> impl Serialize {
 }
 
 #[derive(Deserialize)]
-struct Row(
+pub(crate) struct Row(
     WorkSessionId,
     WorkSessionKey,
     Principal,
