@@ -69,16 +69,17 @@ CREATE TABLE tool_lists (
     tools    TEXT NOT NULL
 );
 
--- What each tool has looked like, and when. The hash is also over the name, which may be longer
--- than an index takes.
+-- What each tool has looked like, and when. A name may be longer than an index takes.
 CREATE TABLE tool_definitions (
     upstream     TEXT NOT NULL,
     name         TEXT NOT NULL,
     content_hash TEXT NOT NULL,
     first_seen   BIGINT NOT NULL,
-    last_seen    BIGINT NOT NULL,
-    PRIMARY KEY (upstream, content_hash)
+    last_seen    BIGINT NOT NULL
 );
+
+CREATE UNIQUE INDEX tool_definitions_by_content
+    ON tool_definitions (upstream, content_hash, md5(name));
 
 CREATE TABLE session_tool_lists (
     session   UUID NOT NULL,

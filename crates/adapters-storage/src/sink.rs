@@ -69,8 +69,8 @@ async fn write(transaction: &mut Transaction, batch: &Folded<'_>) -> Result<(), 
     session::write_listed(transaction, &batch.listed).await?;
     // What is counted depends on the rows as they are before.
     let change = usage::change(transaction, batch).await?;
-    invocation::write_opened(transaction, batch.calls()).await?;
     invocation::write_closed(transaction, batch.ends()).await?;
+    invocation::write_opened(transaction, batch.calls()).await?;
     invocation::write_tokens(transaction, &batch.tokens).await?;
     usage::write(transaction, change).await?;
     exchange::write(transaction, &batch.exchanges).await?;

@@ -108,7 +108,10 @@ fn copies_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Returns whether the file is this copy or a part of it that was cut off.
 fn is_copy(file: &Path, copy: &Path) -> bool {
-    let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_vec());
+    let name = |path: &Path| {
+        path.file_name()
+            .map(|name| name.as_encoded_bytes().to_vec())
+    };
     let rest = name(file).zip(name(copy)).and_then(|(file, copy)| {
         let rest = file.strip_prefix(&*copy)?;
         Some(rest.to_vec())

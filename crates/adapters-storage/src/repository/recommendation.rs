@@ -9,7 +9,7 @@ use riglm_domain::recommendation::Recommendation;
 use riglm_ports::analytics::{RecommendationRepository, StoreError};
 use serde::Deserialize;
 
-use super::scored_tools::{self, ScoredTools};
+use super::scored_tools::{Column, ScoredTools};
 use crate::database::{Rows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{Micros, saturated};
@@ -22,7 +22,7 @@ const INSERT: Statement = Statement {
             tools)
         SELECT
             unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
-            unhex(value ->> 4), value ->> 5, value ->> 6, value ->> 7, value ->> 8, value -> 9
+            unhex(value ->> 4), value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (id) DO NOTHING",
@@ -88,7 +88,7 @@ pub(crate) async fn write(
             recommendation.weights.map(saturated),
             experiment.map(|arm| &arm.experiment),
             experiment.map(|arm| &arm.arm),
-            scored_tools::column(&recommendation.tools),
+            Column(&recommendation.tools),
         )
     });
     transaction.write(&INSERT, Rows::new(rows)?).await?;

@@ -3,18 +3,24 @@
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::search::ScoredTool;
 use riglm_domain::tool::ToolRef;
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 
-/// Returns the column of these tools.
-pub(super) fn column(tools: &[ScoredTool]) -> impl Serialize + use<'_> {
-    let columns = |scored: &ScoredTool| {
-        let ToolRef { upstream, tool } = &scored.tool;
-        (upstream.clone(), tool.clone(), scored.score)
-    };
-    tools.iter().map(columns).collect::<Vec<_>>()
+/// The column to write, as a text: PostgreSQL would write out large and small numbers of a JSON
+/// value in hundreds of digits, which cannot be read back.
+pub(super) struct Column<'a>(pub(super) &'a [ScoredTool]);
+
+impl Serialize for Column<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows: Vec<_> = (self.0.iter())
+            .map(|scored| (&scored.tool.upstream, &scored.tool.tool, scored.score))
+            .collect();
+        let text = serde_json::to_string(&rows).map_err(S::Error::custom)?;
+        serializer.serialize_str(&text)
+    }
 }
 
-/// The column.
+/// The column as it is read.
 #[derive(Deserialize)]
 pub(super) struct ScoredTools(Vec<(UpstreamName, ToolName, f64)>);
 

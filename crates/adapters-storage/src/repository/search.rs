@@ -8,7 +8,7 @@ use riglm_domain::search::{Search, SearchQuality};
 use riglm_ports::analytics::{SearchRepository, StoreError};
 use serde::Deserialize;
 
-use super::scored_tools::{self, ScoredTools};
+use super::scored_tools::{Column, ScoredTools};
 use crate::database::{Rows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{Micros, saturated};
@@ -20,7 +20,7 @@ const INSERT: Statement = Statement {
             id, session, principal, searched_at, duration_us, query_hash, query, quality, results)
         SELECT
             unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
-            value ->> 4, unhex(value ->> 5), value ->> 6, value ->> 7, value -> 8
+            value ->> 4, unhex(value ->> 5), value ->> 6, value ->> 7, value ->> 8
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (id) DO NOTHING",
@@ -82,7 +82,7 @@ pub(crate) async fn write(
             search.query_hash,
             &search.query,
             search.quality,
-            scored_tools::column(&search.results),
+            Column(&search.results),
         )
     });
     transaction.write(&INSERT, Rows::new(rows)?).await?;

@@ -46,7 +46,7 @@ const SEE_DEFINITIONS: Statement = Statement {
             max((value ->> 3)::bigint), max(value ->> 4)
         FROM jsonb_array_elements($1::jsonb)
         GROUP BY value ->> 0, value ->> 1, value ->> 2
-        ON CONFLICT (upstream, content_hash) DO UPDATE SET
+        ON CONFLICT (upstream, content_hash, md5(name)) DO UPDATE SET
             first_seen = least(tool_definitions.first_seen, excluded.first_seen),
             last_seen = greatest(tool_definitions.last_seen, excluded.last_seen),
             definition = CASE tool_definitions.definition

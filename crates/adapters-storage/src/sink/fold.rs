@@ -18,7 +18,10 @@ use riglm_domain::tool::ToolListing;
 /// What the batch says of one call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Call<'a> {
+    /// An end that stands before any beginning: it is that of a row, if there is one.
+    early_end: Option<&'a InvocationEnd>,
     opened: Option<&'a Invocation>,
+    /// An end that stands after the beginning.
     end: Option<&'a InvocationEnd>,
 }
 
@@ -54,12 +57,12 @@ impl<'a> Folded<'a> {
     pub(super) fn of_ends(ends: &'a [InvocationEnd]) -> Self {
         let mut folded = Self::default();
         for end in ends {
-            folded.call(end.id).end = Some(end);
+            folded.call(end.id).early_end = Some(end);
         }
         folded
     }
 
-    /// Returns the calls whose beginning stands in the batch, with their ends where known.
+    /// Returns the calls whose beginning stands in the batch, with the ends that follow it.
     pub(super) fn calls(
         &self,
     ) -> impl Iterator<Item = (&'a Invocation, Option<&'a InvocationEnd>)> {
@@ -68,12 +71,10 @@ impl<'a> Folded<'a> {
             .filter_map(|call| Some((call.opened?, call.end)))
     }
 
-    /// Returns the ends of the calls whose beginning does not stand in the batch, one for each.
+    /// Returns the ends before which no beginning stands in the batch, one for each call. They
+    /// come before [`Self::calls`].
     pub(super) fn ends(&self) -> impl Iterator<Item = &'a InvocationEnd> {
-        self.calls
-            .iter()
-            .filter(|call| call.opened.is_none())
-            .filter_map(|call| call.end)
+        self.calls.iter().filter_map(|call| call.early_end)
     }
 
     fn add(&mut self, record: &'a Record) {
@@ -93,8 +94,12 @@ impl<'a> Folded<'a> {
             }
             Record::CallClosed(end) => {
                 let call = self.call(end.id);
-                if call.end.is_none_or(|first| replaces(end, first)) {
-                    call.end = Some(end);
+                let known = match call.opened {
+                    Some(_) => &mut call.end,
+                    None => &mut call.early_end,
+                };
+                if known.is_none_or(|first| replaces(end, first)) {
+                    *known = Some(end);
                 }
             }
             Record::Exchanged(exchange) => self.exchanges.push(exchange),

@@ -40,15 +40,15 @@ pub(super) async fn change(
     if ids.is_empty() {
         return Ok(change);
     }
-    let known = counts::known_calls(transaction, &ids).await?;
+    let mut known = counts::known_calls(transaction, &ids).await?;
     for end in batch.ends() {
-        if let Some(call) = known.get(&end.id) {
+        if let Some(call) = known.get_mut(&end.id) {
             change.end(call, end);
         }
     }
     let mut new = Vec::new();
     for (call, end) in batch.calls() {
-        match (known.get(&call.id), end) {
+        match (known.get_mut(&call.id), end) {
             (Some(known), Some(end)) => change.end(known, end),
             (Some(_), None) => {}
             (None, end) => new.extend(change.open(call, end)),
@@ -70,21 +70,24 @@ pub(super) async fn write(transaction: &mut Transaction, change: Change) -> Resu
 
 impl Change {
     /// A call that has a row ends, or it becomes known how.
-    fn end(&mut self, call: &KnownCall, end: &InvocationEnd) {
+    fn end(&mut self, call: &mut KnownCall, end: &InvocationEnd) {
         let takes_place = match call.outcome {
             None => true,
             Some(Outcome::Unknown) => end.outcome != Outcome::Unknown,
             Some(_) => false,
         };
-        if let Some(before) = &call.counted
-            && takes_place
-        {
+        if !takes_place {
+            return;
+        }
+        call.outcome = Some(end.outcome);
+        if let Some(before) = call.counted {
             let after = CountedCall {
                 outcome: Some(end.outcome),
                 duration_us: end.duration_us,
-                ..*before
+                ..before
             };
-            self.counts.remove_call(&call.principal, before);
+            call.counted = Some(after);
+            self.counts.remove_call(&call.principal, &before);
             self.counts.add_call(&call.principal, &after);
             // The name may be missing where the counts of an older version were made anew.
             self.names
