@@ -11,6 +11,9 @@ use crate::invocation::{Invocation, InvocationEnd, Outcome};
 use crate::principal::Principal;
 use crate::tool::{ToolKey, ToolRef};
 
+/// The largest number that rows hold; larger ones are counted as this one.
+const LARGEST: u64 = i64::MAX as u64;
+
 /// A call as far as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedCall {
@@ -39,7 +42,7 @@ impl CountedCall {
         };
         Some(Self {
             tool: tool.key(),
-            sequence: call.sequence,
+            sequence: call.sequence.min(LARGEST),
             started_at: call.started_at,
             outcome: end.map(|end| end.outcome),
             duration_us: end.map_or(0, |end| end.duration_us),
@@ -50,7 +53,7 @@ impl CountedCall {
     /// timed out or was cancelled says little of its tool.
     fn latency(&self) -> Option<LatencyBucket> {
         matches!(self.outcome, Some(Outcome::Ok | Outcome::Error))
-            .then(|| LatencyBucket::of(self.duration_us))
+            .then(|| LatencyBucket::of(self.duration_us.min(LARGEST)))
     }
 }
 
