@@ -1,13 +1,15 @@
-//! Predictors: which tools of a list a client is shown.
+//! Predictors: which tools of a list a client is shown. And the sizes of texts in tokens.
 //!
-//! Each one implements [`riglm_ports::predictor::Predictor`]; the registry picks one from the
+//! Each predictor implements [`riglm_ports::predictor::Predictor`]; the registry picks one from the
 //! configuration section `filtering`. Everything here is synchronous computation on borrowed
 //! data: no I/O, no clock, no randomness. The crate depends on the domain and the ports alone.
 
 mod cold_start;
 mod name_list;
 mod registry;
+mod tokens;
 
 pub use cold_start::ColdStart;
 pub use name_list::{AllowList, DenyList};
 pub use registry::{FilteringConfig, Strategy, predictor_from};
+pub use tokens::O200kTokenCounter;

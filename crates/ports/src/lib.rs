@@ -13,4 +13,5 @@ pub mod downstream;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod predictor;
+pub mod token_counter;
 pub mod upstream;
