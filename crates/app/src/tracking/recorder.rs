@@ -1,9 +1,9 @@
 //! Writes what happens to the journal, before the reply that it belongs to leaves.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
@@ -18,8 +18,12 @@ use riglm_domain::session::{ClientInfo, Session};
 use riglm_domain::tool::ToolListing;
 use riglm_ports::analytics::{Journal, JournalCondition};
 use riglm_ports::clock::Clock;
+use riglm_ports::token_counter::TokenCounter;
 
+use super::counting_budget::CountingBudget;
 use super::entropy::EntropySource;
+use super::token_meter::{Text, TokenMeter};
+use super::watched_journal::WatchedJournal;
 
 /// The longest arguments or result that is stored when storing them is switched on, in bytes.
 const MAX_STORED_BYTES: usize = 64 << 10;
@@ -85,14 +89,13 @@ pub struct CallDetails<'a> {
 /// Records sessions, calls and other requests of one run of the proxy.
 #[derive(Debug)]
 pub struct Recorder {
-    journal: Arc<dyn Journal>,
+    journal: Arc<WatchedJournal>,
     hasher: KeyedHasher,
     clock: Arc<dyn Clock>,
     run: RunId,
     options: RecorderOptions,
     entropy: EntropySource,
-    n_lost: AtomicU64,
-    is_failing: AtomicBool,
+    meter: Option<TokenMeter>,
 }
 
 impl Recorder {
@@ -106,14 +109,34 @@ impl Recorder {
         options: RecorderOptions,
     ) -> Self {
         Self {
-            journal,
+            journal: Arc::new(WatchedJournal::new(journal)),
             hasher,
             clock,
             run,
             options,
             entropy: EntropySource::new(),
-            n_lost: AtomicU64::new(0),
-            is_failing: AtomicBool::new(false),
+            meter: None,
+        }
+    }
+
+    /// Returns the recorder with the texts of calls counted by `counter`, on a thread of its own.
+    /// The counts are recorded after the calls.
+    ///
+    /// # Errors
+    ///
+    /// Returns that there is no thread to be had, or that this is called outside of a runtime.
+    pub fn with_token_counter(mut self, counter: Arc<dyn TokenCounter>) -> io::Result<Self> {
+        let budget = CountingBudget::new(Instant::now());
+        let journal = Arc::clone(&self.journal);
+        self.meter = Some(TokenMeter::start(journal, counter, budget)?);
+        Ok(self)
+    }
+
+    /// Waits until texts that are still to be counted are, for a second at most. Later ones are
+    /// not counted. To be called before the journal is closed.
+    pub async fn close(&self) {
+        if let Some(meter) = &self.meter {
+            meter.close().await;
         }
     }
 
@@ -126,7 +149,7 @@ impl Recorder {
     /// Returns how many records the journal refused since the start.
     #[must_use]
     pub fn n_lost(&self) -> u64 {
-        self.n_lost.load(Ordering::Relaxed)
+        self.journal.n_lost()
     }
 
     /// Records the start of a session and returns its identifier.
@@ -210,6 +233,8 @@ impl Recorder {
         if !self.append(&Record::CallOpened(invocation)).await && self.options.is_required {
             return Err(RecordingRefused);
         }
+        // A call without arguments has a request of 0 tokens.
+        self.measure(id, Text::Arguments(details.arguments.unwrap_or_default()));
         Ok(id)
     }
 
@@ -233,6 +258,9 @@ impl Recorder {
                 .map(|result| redacted(result, MAX_STORED_BYTES)),
         };
         self.append(&Record::CallClosed(end)).await;
+        if let Some(result) = result {
+            self.measure(id, Text::Result(result));
+        }
     }
 
     /// Records a request other than a call, at its end.
@@ -256,30 +284,15 @@ impl Recorder {
         }
     }
 
-    /// Appends a record and returns whether the journal took it. Says once that it does not.
-    async fn append(&self, record: &Record) -> bool {
-        match self.journal.append(record).await {
-            Ok(()) => {
-                if self.is_failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!(
-                        records.lost = self.n_lost(),
-                        "recording works again; {} records were lost since the start",
-                        self.n_lost()
-                    );
-                }
-                true
-            }
-            Err(error) => {
-                self.n_lost.fetch_add(1, Ordering::Relaxed);
-                if !self.is_failing.swap(true, Ordering::Relaxed) {
-                    tracing::error!(
-                        error = &error as &dyn std::error::Error,
-                        "records are being lost: {error}"
-                    );
-                }
-                false
-            }
+    fn measure(&self, call: InvocationId, text: Text<'_>) {
+        if let Some(meter) = &self.meter {
+            meter.offer(call, text);
         }
+    }
+
+    /// Appends a record and returns whether the journal took it.
+    async fn append(&self, record: &Record) -> bool {
+        self.journal.append(record).await
     }
 }
 

@@ -1,0 +1,107 @@
+//! How much time counting may take.
+
+use std::time::{Duration, Instant};
+
+/// A token bucket of processor time: it fills at a share of one core up to a burst, and work is
+/// charged after it was done, so that it can be overdrawn by one piece of work.
+#[derive(Debug)]
+pub(super) struct CountingBudget {
+    /// Nanoseconds that may be spent; below 0 it is overdrawn.
+    balance: i64,
+    filled_at: Instant,
+}
+
+impl CountingBudget {
+    /// One part in this many of the time of one core: 2 %.
+    const SHARE: u32 = 50;
+
+    /// What can be spent at once after a silence of 5 s.
+    const BURST: Duration = Duration::from_millis(100);
+
+    /// What has to be there before an exhausted budget is spent again, so that it is not asked for
+    /// every time that a microsecond is there.
+    const RESERVE: Duration = Duration::from_millis(20);
+
+    /// Returns a full budget.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            balance: nanos(Self::BURST),
+            filled_at: now,
+        }
+    }
+
+    /// Takes away the time that some work took.
+    pub(super) fn charge(&mut self, now: Instant, spent: Duration) {
+        self.fill(now);
+        self.balance = self.balance.saturating_sub(nanos(spent));
+    }
+
+    /// Returns how long nothing may be done: zero while something is left to spend.
+    pub(super) fn pause(&mut self, now: Instant) -> Duration {
+        self.fill(now);
+        if self.balance > 0 {
+            return Duration::ZERO;
+        }
+        let missing = nanos(Self::RESERVE).saturating_sub(self.balance);
+        Duration::from_nanos(missing.unsigned_abs()) * Self::SHARE
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.filled_at);
+        self.filled_at = now;
+        let filled = self.balance.saturating_add(nanos(passed / Self::SHARE));
+        self.balance = filled.min(nanos(Self::BURST));
+    }
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_burst_is_free_and_what_exceeds_it_has_to_be_waited_for() {
+        let start = Instant::now();
+        let mut budget = CountingBudget::new(start);
+        budget.charge(start, ms(99));
+        assert_eq!(budget.pause(start), Duration::ZERO);
+        budget.charge(start, ms(6));
+        // 5 ms are missing, and 20 ms are wanted beyond, at 1 ms in 50.
+        assert_eq!(budget.pause(start), ms(25 * 50));
+        assert_eq!(budget.pause(start + ms(250)), ms(20 * 50));
+        assert_eq!(budget.pause(start + ms(25 * 50)), Duration::ZERO);
+    }
+
+    #[test]
+    fn over_time_a_fiftieth_of_a_core_is_spent() {
+        let start = Instant::now();
+        let mut budget = CountingBudget::new(start);
+        let (mut now, mut spent) = (start, Duration::ZERO);
+        while now < start + ms(100_000) {
+            let pause = budget.pause(now);
+            if pause.is_zero() {
+                budget.charge(now, ms(1));
+                spent += ms(1);
+                now += ms(1);
+            }
+            now += pause;
+        }
+        assert!(spent > ms(1_900) && spent < ms(2_200), "{spent:?}");
+    }
+
+    #[test]
+    fn a_silence_saves_no_more_than_a_burst() {
+        let start = Instant::now();
+        let mut budget = CountingBudget::new(start);
+        let later = start + ms(3_600_000);
+        budget.charge(later, ms(100));
+        assert!(budget.pause(later) > Duration::ZERO);
+    }
+}

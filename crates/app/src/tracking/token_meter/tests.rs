@@ -1,0 +1,220 @@
+use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::invocation::{Invocation, InvocationSummary, ToolSource};
+use riglm_domain::principal::Principal;
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
+use riglm_ports::fake::MemoryStore;
+
+use super::*;
+
+/// Counts bytes, once the test lets it.
+#[derive(Debug, Default)]
+struct Gated {
+    gate: Mutex<()>,
+}
+
+impl TokenCounter for Gated {
+    fn count(&self, text: &str) -> u64 {
+        let _open = self.gate.lock().unwrap();
+        text.len() as u64
+    }
+}
+
+struct Scene {
+    store: Arc<MemoryStore>,
+    journal: Arc<WatchedJournal>,
+    counter: Arc<Gated>,
+    meter: TokenMeter,
+}
+
+fn scene_with(budget: CountingBudget) -> Scene {
+    let store = Arc::new(MemoryStore::default());
+    let journal = Arc::new(WatchedJournal::new(store.clone()));
+    let counter = Arc::new(Gated::default());
+    let meter = TokenMeter::start(journal.clone(), counter.clone(), budget).unwrap();
+    Scene {
+        store,
+        journal,
+        counter,
+        meter,
+    }
+}
+
+fn scene() -> Scene {
+    scene_with(CountingBudget::new(Instant::now()))
+}
+
+impl Scene {
+    fn measured(&self) -> Vec<CallTokens> {
+        let tokens = |record| match record {
+            Record::CallMeasured(tokens) => Some(tokens),
+            _ => None,
+        };
+        self.store
+            .records()
+            .into_iter()
+            .filter_map(tokens)
+            .collect()
+    }
+
+    async fn call(&self) -> InvocationSummary {
+        let filter = InvocationFilter::default();
+        self.store.invocations(&filter, 1).await.unwrap().remove(0)
+    }
+}
+
+fn id(number: u8) -> InvocationId {
+    InvocationId::new(Timestamp::UNIX_EPOCH, [number; 10])
+}
+
+fn invocation() -> Invocation {
+    Invocation {
+        id: id(1),
+        session: SessionId::new(Timestamp::UNIX_EPOCH, [9; 10]),
+        principal: Principal::local(),
+        upstream: UpstreamName::parse("notes").unwrap(),
+        tool: "add_note".into(),
+        arguments_hash: KeyedHasher::new(&[0; 32]).hash_text("x"),
+        arguments: None,
+        started_at: Timestamp::UNIX_EPOCH,
+        sequence: 1,
+        source: ToolSource::Shown,
+        request_bytes: 100,
+        continues: None,
+        work_session: None,
+        list_epoch: None,
+        context: None,
+    }
+}
+
+#[tokio::test]
+async fn both_texts_of_a_quick_call_share_a_record() {
+    let scene = scene();
+    let opened = Record::CallOpened(invocation());
+    scene.store.append(&opened).await.unwrap();
+    scene.meter.offer(id(1), Text::Arguments("{}"));
+    scene.meter.offer(id(1), Text::Result("[1,2]"));
+    scene.meter.close().await;
+    assert_eq!(scene.measured().len(), 1);
+    let call = scene.call().await;
+    assert_eq!(
+        (call.request_tokens, call.response_tokens),
+        (Some(2), Some(5))
+    );
+}
+
+#[tokio::test]
+async fn a_text_over_the_limit_is_not_counted() {
+    let scene = scene();
+    let longest = "x".repeat(MAX_TEXT_BYTES);
+    scene.meter.offer(id(1), Text::Arguments(&longest));
+    scene
+        .meter
+        .offer(id(2), Text::Arguments(&format!("{longest}x")));
+    scene.meter.close().await;
+    let counted: Vec<_> = scene.measured().iter().map(|tokens| tokens.id).collect();
+    assert_eq!(counted, [id(1)]);
+}
+
+#[tokio::test]
+async fn nothing_is_queued_while_the_budget_is_exhausted() {
+    let mut budget = CountingBudget::new(Instant::now());
+    budget.charge(Instant::now(), Duration::from_hours(1));
+    let scene = scene_with(budget);
+    scene.meter.offer(id(1), Text::Arguments("{}"));
+    assert!(scene.meter.shared.queue().texts.is_empty());
+    scene.meter.close().await;
+    assert_eq!(scene.measured(), []);
+}
+
+#[tokio::test]
+async fn what_was_counted_is_charged() {
+    let mut worker = Worker {
+        shared: scene().meter.shared.clone(),
+        journal: scene().journal,
+        counter: Arc::new(Gated::default()),
+        budget: CountingBudget::new(Instant::now()),
+        runtime: Handle::current(),
+    };
+    let batch: Vec<Queued> = (0..=u8::MAX)
+        .map(|number| Queued {
+            call: id(number),
+            is_result: false,
+            text: "".into(),
+        })
+        .collect();
+    // 32 times 256 records of 25 us are twice the burst.
+    for _ in 0..32 {
+        worker.count(&batch);
+    }
+    assert!(worker.budget.pause(Instant::now()) > Duration::ZERO);
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_by_count_and_by_bytes() {
+    for (text, most) in [("", MAX_QUEUED), (&*"x".repeat(8 << 10), 64)] {
+        let scene = scene();
+        let shut = scene.counter.gate.lock().unwrap();
+        for _ in 0..3 * MAX_QUEUED {
+            scene.meter.offer(id(1), Text::Result(text));
+        }
+        let n_queued = scene.meter.shared.queue().texts.len();
+        // The thread may have taken one batch before the gate stopped it.
+        assert!(n_queued <= most, "{n_queued}");
+        drop(shut);
+        scene.meter.close().await;
+        assert_eq!(scene.measured()[0].id, id(1));
+    }
+}
+
+#[tokio::test]
+async fn closing_loses_nothing_that_is_queued() {
+    let scene = scene();
+    for number in 0..=u8::MAX {
+        scene.meter.offer(id(number), Text::Result("x"));
+    }
+    scene.meter.close().await;
+    assert_eq!(scene.measured().len(), 256);
+    scene.meter.offer(id(1), Text::Result("too late"));
+    scene.meter.close().await;
+    assert_eq!(scene.measured().len(), 256);
+}
+
+#[tokio::test]
+async fn closing_counts_what_was_queued_before_the_budget_ran_out() {
+    let mut budget = CountingBudget::new(Instant::now());
+    budget.charge(Instant::now(), Duration::from_hours(1));
+    let scene = scene_with(budget);
+    scene.meter.shared.is_taking.store(true, Ordering::Relaxed);
+    scene.meter.offer(id(1), Text::Result("queued"));
+    scene.meter.close().await;
+    assert_eq!(scene.measured().len(), 1);
+}
+
+#[tokio::test]
+async fn the_count_of_a_call_that_has_no_row_is_harmless() {
+    let scene = scene();
+    scene.meter.offer(id(1), Text::Arguments("{}"));
+    scene.meter.close().await;
+    assert_eq!(scene.measured().len(), 1);
+    let filter = InvocationFilter::default();
+    assert_eq!(scene.store.count(&filter).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_count_that_the_journal_refuses_is_a_lost_record() {
+    let scene = scene();
+    scene.store.start_failing();
+    scene.meter.offer(id(1), Text::Arguments("{}"));
+    scene.meter.close().await;
+    assert_eq!(scene.journal.n_lost(), 1);
+}
+
+#[tokio::test]
+async fn the_thread_ends_with_the_meter() {
+    let Scene { meter, .. } = scene();
+    let ended = meter.ended.lock().unwrap().take().unwrap();
+    drop(meter);
+    assert!(ended.await.is_err());
+}

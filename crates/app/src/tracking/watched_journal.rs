@@ -1,0 +1,57 @@
+//! The journal, with what it refuses counted and said once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use riglm_domain::record::Record;
+use riglm_ports::analytics::Journal;
+
+/// A journal whose losses are counted.
+#[derive(Debug)]
+pub(super) struct WatchedJournal {
+    journal: Arc<dyn Journal>,
+    n_lost: AtomicU64,
+    is_failing: AtomicBool,
+}
+
+impl WatchedJournal {
+    /// Returns `journal`, watched from now on.
+    pub(super) fn new(journal: Arc<dyn Journal>) -> Self {
+        Self {
+            journal,
+            n_lost: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns how many records the journal refused.
+    pub(super) fn n_lost(&self) -> u64 {
+        self.n_lost.load(Ordering::Relaxed)
+    }
+
+    /// Appends a record and returns whether the journal took it. Says once that it does not.
+    pub(super) async fn append(&self, record: &Record) -> bool {
+        match self.journal.append(record).await {
+            Ok(()) => {
+                if self.is_failing.swap(false, Ordering::Relaxed) {
+                    tracing::info!(
+                        records.lost = self.n_lost(),
+                        "recording works again; {} records were lost since the start",
+                        self.n_lost()
+                    );
+                }
+                true
+            }
+            Err(error) => {
+                self.n_lost.fetch_add(1, Ordering::Relaxed);
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "records are being lost: {error}"
+                    );
+                }
+                false
+            }
+        }
+    }
+}
