@@ -61,6 +61,8 @@ pub struct RecordingConfig {
     /// How many bytes of records may wait for the database, at least 64 KiB.
     #[validate(range(min = 65_536))]
     pub spool_max_bytes: u64,
+    /// How the sizes of arguments and results in tokens come about.
+    pub tokens: TokenSizes,
 }
 
 impl RecordingConfig {
@@ -74,6 +76,7 @@ impl Default for RecordingConfig {
             mode: RecordingMode::default(),
             durability: Durability::default(),
             spool_max_bytes: Self::SPOOL_MAX_BYTES,
+            tokens: TokenSizes::default(),
         }
     }
 }
@@ -100,6 +103,17 @@ pub enum Durability {
     Power,
 }
 
+/// How the sizes of arguments and results in tokens come about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenSizes {
+    /// Texts are counted after their call, as long as there is time for it; others are estimated.
+    #[default]
+    Counted,
+    /// All are estimated from their bytes.
+    Estimated,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,8 +132,11 @@ mod tests {
 
     #[test]
     fn values_are_written_in_lower_case_and_misspelt_keys_are_named() {
-        let recording: RecordingConfig =
-            serde_json::from_str(r#"{"mode":"required","durability":"power"}"#).unwrap();
+        let recording: RecordingConfig = serde_json::from_str(
+            r#"{"mode":"required","durability":"power","tokens":"estimated"}"#,
+        )
+        .unwrap();
+        assert_eq!(recording.tokens, TokenSizes::Estimated);
         assert_eq!(recording.mode, RecordingMode::Required);
         assert_eq!(recording.durability, Durability::Power);
         let error = serde_json::from_str::<RecordingConfig>(r#"{"durabilty":"power"}"#);

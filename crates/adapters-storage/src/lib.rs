@@ -21,7 +21,7 @@ mod value;
 
 pub use config::{
     Backend, Durability, PostgresConfig, PostgresTls, RecordingConfig, RecordingMode, SqliteConfig,
-    StorageConfig,
+    StorageConfig, TokenSizes,
 };
 pub use connect::{Storage, open, open_reader};
 pub use key::keyed_hasher;

@@ -15,8 +15,8 @@ use riglm_adapters_http::{
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
-use riglm_adapters_prediction::predictor_from;
-use riglm_adapters_storage::{RecordingConfig, RecordingMode, Storage};
+use riglm_adapters_prediction::{O200kTokenCounter, predictor_from};
+use riglm_adapters_storage::{RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::{Proxy, ProxyParts, Upstream, UpstreamState};
@@ -42,6 +42,7 @@ pub struct Core {
     upstreams: Arc<Upstreams>,
     current: Vec<Upstream>,
     storage: Arc<Storage>,
+    recorder: Arc<Recorder>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -66,12 +67,14 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let hasher = riglm_adapters_storage::keyed_hasher(&config.data_dir)?;
     let options = recorder_options(&config.recording, &config.logging);
     let journal = Arc::clone(&storage.journal);
+    let recorder = Recorder::new(journal, hasher, clock, run, options);
+    let recorder = Arc::new(with_token_sizes(recorder, config.recording.tokens)?);
     let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
     let current = upstreams.build(config.upstreams()?, &[])?;
     let proxy = Arc::new(Proxy::new(ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
-        recorder: Arc::new(Recorder::new(journal, hasher, clock, run, options)),
+        recorder: Arc::clone(&recorder),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),
     }));
@@ -92,6 +95,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         proxy,
         upstreams: Arc::new(upstreams),
         current,
+        recorder,
         storage,
         stop,
         tasks,
@@ -121,6 +125,7 @@ impl Core {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.recorder.close().await;
         self.storage.close().await;
     }
 }
@@ -183,6 +188,15 @@ fn recorder_options(recording: &RecordingConfig, logging: &LoggingConfig) -> Rec
         is_required: recording.mode == RecordingMode::Required,
         include_arguments: logging.include_arguments,
         include_results: logging.include_results,
+    }
+}
+
+fn with_token_sizes(recorder: Recorder, sizes: TokenSizes) -> anyhow::Result<Recorder> {
+    match sizes {
+        TokenSizes::Counted => recorder
+            .with_token_counter(Arc::new(O200kTokenCounter))
+            .context("failed to start counting tokens"),
+        TokenSizes::Estimated => Ok(recorder),
     }
 }
 

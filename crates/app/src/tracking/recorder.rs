@@ -16,7 +16,7 @@ use riglm_domain::record::Record;
 use riglm_domain::redaction::redacted;
 use riglm_domain::session::{ClientInfo, Session};
 use riglm_domain::tool::ToolListing;
-use riglm_ports::analytics::{Journal, JournalCondition};
+use riglm_ports::analytics::Journal;
 use riglm_ports::clock::Clock;
 use riglm_ports::token_counter::TokenCounter;
 
@@ -206,7 +206,7 @@ impl Recorder {
         &self,
         details: CallDetails<'_>,
     ) -> Result<InvocationId, RecordingRefused> {
-        if self.options.is_required && self.journal.condition() != JournalCondition::Sound {
+        if self.options.is_required && !self.journal.is_sound() {
             return Err(RecordingRefused);
         }
         let invocation = Invocation {

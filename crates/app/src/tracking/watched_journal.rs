@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use riglm_domain::record::Record;
-use riglm_ports::analytics::Journal;
+use riglm_ports::analytics::{Journal, JournalCondition};
 
 /// A journal whose losses are counted.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ impl WatchedJournal {
     /// Returns how many records the journal refused.
     pub(super) fn n_lost(&self) -> u64 {
         self.n_lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether records become rows at present.
+    pub(super) fn is_sound(&self) -> bool {
+        self.journal.condition() == JournalCondition::Sound
     }
 
     /// Appends a record and returns whether the journal took it. Says once that it does not.

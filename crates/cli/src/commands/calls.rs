@@ -4,7 +4,7 @@ use anyhow::Context;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::invocation::{InvocationSummary, TokenSize};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _};
 use serde_json::{Value, json};
 
@@ -41,27 +41,32 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
 
 /// Returns the calls in the form that scripts rely on.
 pub(super) fn as_json(calls: &[InvocationSummary]) -> Value {
-    calls
-        .iter()
-        .map(
-            |InvocationSummary {
-                 invocation, end, ..
-             }| {
-                json!({
-                    "id": invocation.id,
-                    "session": invocation.session,
-                    "upstream": invocation.upstream,
-                    "tool": invocation.tool,
-                    "started_at": invocation.started_at,
-                    "duration_ms": end.as_ref().map(|end| milliseconds(end.duration_us)),
-                    "outcome": end.as_ref().map(|end| end.outcome),
-                    "sequence": invocation.sequence,
-                    "source": invocation.source,
-                    "continues": invocation.continues,
-                })
-            },
-        )
-        .collect()
+    calls.iter().map(call_as_json).collect()
+}
+
+fn call_as_json(call: &InvocationSummary) -> Value {
+    let InvocationSummary {
+        invocation, end, ..
+    } = call;
+    let (request, response) = (call.request_size(), call.response_size());
+    let is_estimated = |size| matches!(size, TokenSize::Estimated(_));
+    json!({
+        "id": invocation.id,
+        "session": invocation.session,
+        "upstream": invocation.upstream,
+        "tool": invocation.tool,
+        "started_at": invocation.started_at,
+        "duration_ms": end.as_ref().map(|end| milliseconds(end.duration_us)),
+        "outcome": end.as_ref().map(|end| end.outcome),
+        "sequence": invocation.sequence,
+        "source": invocation.source,
+        "request_bytes": invocation.request_bytes,
+        "response_bytes": end.as_ref().map_or(0, |end| end.response_bytes),
+        "request_tokens": request.tokens(),
+        "response_tokens": response.tokens(),
+        "tokens_estimated": is_estimated(request) || is_estimated(response),
+        "continues": invocation.continues,
+    })
 }
 
 /// Returns the calls as a table for people.
@@ -155,15 +160,38 @@ mod tests {
                 r#"[{"id":"019b7ca9-8f2e-7101-8101-010101010101","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
                 r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":1.5,"#,
-                r#""outcome":"error","sequence":1,"source":"shown","continues":null},"#,
+                r#""outcome":"error","sequence":1,"source":"shown","request_bytes":100,"#,
+                r#""response_bytes":10,"request_tokens":25,"response_tokens":3,"#,
+                r#""tokens_estimated":true,"continues":null},"#,
                 r#"{"id":"019b7ca9-8f2e-7202-8202-020202020202","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
                 r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":null,"#,
-                r#""outcome":null,"sequence":2,"source":"shown","#,
+                r#""outcome":null,"sequence":2,"source":"shown","request_bytes":100,"#,
+                r#""response_bytes":0,"request_tokens":25,"response_tokens":0,"#,
+                r#""tokens_estimated":true,"#,
                 r#""continues":"019b7ca9-8f2e-7101-8101-010101010101"}]"#
             )
         );
         assert_eq!(as_json(&[]).to_string(), "[]");
+    }
+
+    #[test]
+    fn tokens_are_estimated_unless_both_texts_were_counted() {
+        let with_counts = |request_tokens, response_tokens| {
+            let call = InvocationSummary {
+                request_tokens,
+                response_tokens,
+                ..call(1, Some(Outcome::Ok))
+            };
+            let json = call_as_json(&call);
+            let number = |key: &str| json[key].as_u64().unwrap();
+            let is_estimated = json["tokens_estimated"].as_bool().unwrap();
+            let tokens = (number("request_tokens"), number("response_tokens"));
+            (tokens, is_estimated)
+        };
+        assert_eq!(with_counts(Some(7), Some(2)), ((7, 2), false));
+        assert_eq!(with_counts(Some(7), None), ((7, 3), true));
+        assert_eq!(with_counts(None, Some(2)), ((25, 2), true));
     }
 
     #[test]
