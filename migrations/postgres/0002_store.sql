@@ -7,6 +7,7 @@ ALTER TABLE sessions ADD COLUMN profile TEXT;
 -- JSON object of texts.
 ALTER TABLE sessions ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';
 CREATE INDEX sessions_by_client ON sessions (client);
+CREATE INDEX sessions_by_end ON sessions ((coalesce(ended_at, started_at)), id);
 
 -- The first call of the same logical call, for a further round of it.
 ALTER TABLE invocations ADD COLUMN continues UUID;

@@ -19,7 +19,7 @@ use riglm_domain::id::InvocationId;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::record::Record;
 use riglm_ports::analytics::{
-    InvocationFilter, InvocationRepository as _, Journal as _, Maintenance as _, StoreError,
+    InvocationFilter, InvocationRepository as _, Maintenance as _, StoreError,
 };
 use riglm_ports::contract::scene::{call, end, moment, run, session};
 use riglm_ports::fake::ManualClock;

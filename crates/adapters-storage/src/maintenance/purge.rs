@@ -30,10 +30,9 @@ const SESSIONS_OVER: Statement = Statement {
             + (SELECT count(*) FROM recommendations WHERE session = sessions.id)
             + (SELECT count(*) FROM feedback WHERE session = sessions.id))
         FROM sessions
-        WHERE started_at < ?1 ->> 0
-            AND coalesce(ended_at, started_at) < ?1 ->> 0
+        WHERE coalesce(ended_at, started_at) < ?1 ->> 0
             AND NOT EXISTS (SELECT 1 FROM invocations WHERE session = sessions.id)
-        ORDER BY started_at, id
+        ORDER BY coalesce(ended_at, started_at), id
         LIMIT ?1 ->> 1",
     postgres: "
         SELECT json_build_array(
@@ -47,10 +46,9 @@ const SESSIONS_OVER: Statement = Statement {
             + (SELECT count(*) FROM recommendations WHERE session = sessions.id)
             + (SELECT count(*) FROM feedback WHERE session = sessions.id))::text
         FROM sessions
-        WHERE started_at < ($1::jsonb ->> 0)::bigint
-            AND coalesce(ended_at, started_at) < ($1::jsonb ->> 0)::bigint
+        WHERE coalesce(ended_at, started_at) < ($1::jsonb ->> 0)::bigint
             AND NOT EXISTS (SELECT 1 FROM invocations WHERE session = sessions.id)
-        ORDER BY started_at, id
+        ORDER BY coalesce(ended_at, started_at), id
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
+use jiff::Timestamp;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::{ToolKey, ToolRef};
 use riglm_domain::usage::{Hour, LatencyBucket, UsageChange};
@@ -106,7 +107,7 @@ pub(super) async fn check(database: &Database, findings: &mut Findings) -> Resul
     let pairs: Expected<(Principal, ToolKey, ToolKey), (i64, i64, i64)> = pairs
         .into_iter()
         .map(|(by, pair)| {
-            let last_at = pair.added_at.map_or(i64::MIN, |at| at.as_microsecond());
+            let last_at = pair.added_at.map_or(i64::MIN, Timestamp::as_microsecond);
             (by, (pair.n_sessions, pair.distance, last_at))
         })
         .collect();
@@ -150,10 +151,10 @@ async fn check_names(
     names: &BTreeMap<ToolKey, ToolRef>,
     findings: &mut Findings,
 ) -> Result<(), StoreError> {
-    let named: Vec<(ToolKey,)> = transaction.rows(&NAMED_TOOLS, &[(); 0]).await?;
-    let named: BTreeSet<ToolKey> = named.into_iter().map(|(key,)| key).collect();
+    let known: Vec<(ToolKey,)> = transaction.rows(&NAMED_TOOLS, &[(); 0]).await?;
+    let known: BTreeSet<ToolKey> = known.into_iter().map(|(key,)| key).collect();
     let nameless = (names.iter())
-        .filter(|(key, _)| !named.contains(key))
+        .filter(|(key, _)| !known.contains(key))
         .map(|(key, tool)| format!("the key {} of {tool:?} is missing", key.0));
     findings.add_some("tools", nameless.collect());
     Ok(())

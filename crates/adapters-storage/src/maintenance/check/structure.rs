@@ -60,9 +60,10 @@ async fn read_tables(
         .await?;
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT quote_ident(tablename) FROM pg_tables
-        WHERE schemaname = current_schema()
+        WHERE schemaname = $1
         ORDER BY tablename",
     )
+    .bind(database.schema())
     .fetch_all(&mut *transaction)
     .await?;
     let mut problems = Vec::new();

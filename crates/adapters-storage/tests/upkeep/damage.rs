@@ -1,0 +1,146 @@
+//! Damage that a check finds.
+
+use riglm_ports::analytics::{Maintenance as _, RecordSink as _};
+use riglm_ports::contract::scene::{run, session};
+use sqlx::{AssertSqlSafe, Connection as _};
+
+use super::schema::{self, Schema};
+use super::{calls, connect, open};
+use riglm_adapters_storage::Store;
+
+#[tokio::test]
+async fn counts_that_do_not_follow_from_the_rows_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = open(&path).await;
+    store
+        .apply(&calls(&session(run(1), 1), 1..50))
+        .await
+        .unwrap();
+    assert_eq!(store.check().await.unwrap(), []);
+    let mut connection = connect(&path).await;
+    for damage in [
+        "UPDATE call_counts SET n = n + 1 WHERE tool = (SELECT min(key) FROM tools)",
+        "DELETE FROM latency_counts",
+        "INSERT INTO transition_counts VALUES ('nobody', 1, 2, 3)",
+        "UPDATE pair_counts SET last_at = last_at - 1",
+    ] {
+        sqlx::query(damage).execute(&mut connection).await.unwrap();
+        let findings = store.check().await.unwrap();
+        let table = damage
+            .split_whitespace()
+            .find(|word| word.ends_with("_counts"));
+        let subjects: Vec<_> = findings.iter().map(|finding| &*finding.subject).collect();
+        assert!(!subjects.is_empty(), "{damage}");
+        assert!(
+            subjects.iter().all(|subject| Some(*subject) == table),
+            "{findings:?}"
+        );
+        store.rebuild().await.unwrap();
+        assert_eq!(store.check().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn twenty_differences_are_told_and_how_many_more_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = open(&path).await;
+    let mut connection = connect(&path).await;
+    sqlx::query(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT 25)
+        INSERT INTO transition_counts SELECT 'nobody', n, n, 1 FROM numbers",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let findings = store.check().await.unwrap();
+    assert_eq!(findings.len(), 21);
+    assert_eq!(findings[20].problem, "5 more rows are wrong");
+}
+
+#[tokio::test]
+async fn rows_that_refer_to_nothing_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = open(&path).await;
+    let mut connection = connect(&path).await;
+    for damage in [
+        "INSERT INTO lists_shown VALUES (x'01', 1, 'p', 1, 'x', 'missing', 1)",
+        "INSERT INTO list_epochs VALUES ('global', 1, 'x', 'missing', 1)",
+    ] {
+        sqlx::query(damage).execute(&mut connection).await.unwrap();
+    }
+    let findings = store.check().await.unwrap();
+    let subjects: Vec<_> = findings.iter().map(|finding| &*finding.subject).collect();
+    assert_eq!(subjects, ["lists_shown", "list_epochs"]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = open(&path).await;
+    store
+        .apply(&calls(&session(run(1), 1), 1..2_000))
+        .await
+        .unwrap();
+    store.close().await;
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(bytes / 2).unwrap();
+    let store = Store::sqlite(path, riglm_adapters_storage::Durability::Process);
+    let findings = store.check().await.unwrap();
+    assert_ne!(findings, []);
+}
+
+#[tokio::test]
+async fn a_page_that_was_overwritten_is_found() {
+    use std::io::{Seek as _, SeekFrom, Write as _};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = open(&path).await;
+    store
+        .apply(&calls(&session(run(1), 1), 1..2_000))
+        .await
+        .unwrap();
+    store.close().await;
+    let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let page = 4096 * (file.metadata().unwrap().len() / 4096 - 20);
+    file.seek(SeekFrom::Start(page)).unwrap();
+    file.write_all(&[0xff; 4096]).unwrap();
+    drop(file);
+    let store = open(&path).await;
+    let findings = store.check().await.unwrap();
+    assert_ne!(findings, []);
+    assert!(
+        findings.iter().any(|finding| finding.subject == "database"),
+        "{findings:?}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn damage_in_postgres_is_found() {
+    let place = Schema::new();
+    let store = Store::postgres(place.config());
+    store
+        .apply(&calls(&session(run(1), 1), 1..50))
+        .await
+        .unwrap();
+    assert_eq!(store.check().await.unwrap(), []);
+    let mut connection = sqlx::PgConnection::connect(&schema::url()).await.unwrap();
+    let damage = format!("UPDATE {}.call_counts SET n = n + 1", place.config().schema);
+    sqlx::query(AssertSqlSafe(damage))
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let findings = store.check().await.unwrap();
+    assert_eq!(findings.len(), 3);
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.subject == "call_counts")
+    );
+    store.close().await;
+}

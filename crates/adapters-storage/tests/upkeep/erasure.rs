@@ -1,0 +1,187 @@
+//! What is left of a client that was removed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use riglm_adapters_storage::Store;
+use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
+use riglm_domain::invocation::{Invocation, Outcome};
+use riglm_domain::record::Record;
+use riglm_domain::session::{ClientInfo, Session};
+use riglm_domain::work_session::WorkSession;
+use riglm_ports::analytics::{
+    ClientData as _, ClientSelector, Maintenance as _, RecordSink as _, WorkSessionRepository as _,
+};
+use riglm_ports::contract::scene::{
+    call, context, end, exchange, feedback, hash, list_shown, moment, recommendation, run, search,
+    session, work_session,
+};
+use sqlx::AssertSqlSafe;
+
+use super::{connect, open};
+
+const N_CALLS: u32 = 3_000;
+
+#[tokio::test]
+async fn nothing_of_a_removed_client_is_in_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let copy = dir.path().join("riglm.db.v1.backup");
+    let store = open(&path).await;
+    fill(&store, "neighbour", 1).await;
+    fill(&store, "marked-client", 2).await;
+    std::fs::write(&copy, "rows of marked-client").unwrap();
+    let marks = [
+        b"marked-client".to_vec(),
+        b"tool of marked-client".to_vec(),
+        hash("marked-client").to_string().into_bytes(),
+        hash_bytes("marked-client"),
+        session_of("marked-client", 2)
+            .id
+            .as_uuid()
+            .as_bytes()
+            .to_vec(),
+    ];
+    assert!(marks.iter().any(|mark| is_in_files(dir.path(), mark)));
+    let clients = ClientSelector("marked-client".into());
+    let deleted = store.delete(&clients).await.unwrap();
+    assert_eq!(deleted.n_calls, u64::from(N_CALLS));
+    for mark in &marks {
+        let text = String::from_utf8_lossy(mark);
+        assert!(!is_in_files(dir.path(), mark), "{text} is left");
+    }
+    assert!(is_in_files(dir.path(), b"tool of neighbour"));
+    assert!(!copy.exists());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_store_is_as_if_the_removed_client_had_never_been_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("a.db"), dir.path().join("b.db"));
+    let (store, never) = (open(&path).await, open(&other).await);
+    fill(&store, "neighbour", 1).await;
+    fill(&store, "marked-client", 2).await;
+    fill(&never, "neighbour", 1).await;
+    let clients = ClientSelector(hash("marked-client").to_string());
+    store.delete(&clients).await.unwrap();
+    for table in tables(&path).await {
+        let (rows, expected) = (rows(&path, &table).await, rows(&other, &table).await);
+        assert_eq!(rows, expected, "{table}");
+    }
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_reader_in_the_way_of_erasure_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let store = open(&path).await;
+    fill(&store, "marked-client", 2).await;
+    let mut reader = connect(&path).await;
+    sqlx::query("BEGIN").execute(&mut reader).await.unwrap();
+    let n: i64 = sqlx::query_scalar("SELECT count(*) FROM sessions")
+        .fetch_one(&mut reader)
+        .await
+        .unwrap();
+    assert_eq!(n, 1);
+    let clients = ClientSelector("marked-client".into());
+    assert!(store.delete(&clients).await.is_err());
+    sqlx::query("COMMIT").execute(&mut reader).await.unwrap();
+    // Its rows are gone, so that it is unknown; the bytes go all the same.
+    store.delete(&clients).await.unwrap();
+    assert!(!is_in_files(dir.path(), b"marked-client"));
+}
+
+/// Stores rows of most kinds for a client whose tools nobody else uses.
+async fn fill(store: &Store, name: &str, n: u8) {
+    let session = session_of(name, n);
+    let tool = format!("tool of {name}");
+    let mut records = vec![
+        Record::SessionOpened(session.clone()),
+        Record::Exchanged(exchange(session.id, n)),
+        Record::ListShown(list_shown(session.id, n)),
+        Record::Searched(search(session.id, n)),
+        Record::ContextGiven(context(session.id, n)),
+        Record::Recommended(recommendation(session.id, n)),
+        Record::FeedbackGiven(feedback(session.id, n, &tool)),
+    ];
+    for number in 0..N_CALLS {
+        let mut entropy = [n; 10];
+        entropy[..4].copy_from_slice(&number.to_be_bytes());
+        let call = Invocation {
+            id: InvocationId::new(moment(number.into()), entropy),
+            tool: ToolName::from(&*format!("{tool} {}", number % 7)),
+            arguments: Some(format!("{{\"of\":\"{name}\"}}")),
+            sequence: number.into(),
+            ..call(session.id, n)
+        };
+        let end = end(&call, Outcome::Ok);
+        records.extend([Record::CallOpened(call), Record::CallClosed(end)]);
+    }
+    for part in records.chunks(1_000) {
+        store.apply(part).await.unwrap();
+    }
+    let going = WorkSession {
+        id: WorkSessionId::new(moment(1), [n; 10]),
+        client: session.client,
+        ..work_session(name, n, 1)
+    };
+    store
+        .resolve_work_session(&going, Duration::ZERO)
+        .await
+        .unwrap();
+}
+
+fn session_of(name: &str, n: u8) -> Session {
+    Session {
+        id: SessionId::new(moment(1), [n; 10]),
+        client: hash(name),
+        client_info: ClientInfo::new(name, "1.0"),
+        ..session(run(1), n)
+    }
+}
+
+fn hash_bytes(text: &str) -> Vec<u8> {
+    let hex = hash(text).to_string();
+    u128::from_str_radix(&hex, 16).unwrap().to_be_bytes().into()
+}
+
+/// Returns whether any file of the directory has these bytes.
+fn is_in_files(dir: &Path, bytes: &[u8]) -> bool {
+    std::fs::read_dir(dir).unwrap().any(|entry| {
+        let content = std::fs::read(entry.unwrap().path()).unwrap();
+        content.windows(bytes.len()).any(|window| window == bytes)
+    })
+}
+
+async fn tables(path: &Path) -> Vec<String> {
+    let select = "SELECT name FROM sqlite_schema
+        WHERE type = 'table' AND name NOT LIKE '!_sqlx%' ESCAPE '!'";
+    sqlx::query_scalar(select)
+        .fetch_all(&mut connect(path).await)
+        .await
+        .unwrap()
+}
+
+/// Returns the rows of a table as text, in their order.
+async fn rows(path: &Path, table: &str) -> Vec<String> {
+    let mut connection = connect(path).await;
+    let columns: Vec<String> = sqlx::query_scalar("SELECT name FROM pragma_table_info(?1)")
+        .bind(table)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    let quoted: Vec<_> = columns
+        .iter()
+        .map(|name| format!("quote({name})"))
+        .collect();
+    let select = format!(
+        "SELECT {} FROM {table} ORDER BY 1",
+        quoted.join(" || ' ' || ")
+    );
+    sqlx::query_scalar(AssertSqlSafe(select))
+        .fetch_all(&mut connection)
+        .await
+        .unwrap()
+}
