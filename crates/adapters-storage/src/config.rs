@@ -3,6 +3,7 @@
 mod postgres;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use validator::Validate;
@@ -44,8 +45,9 @@ pub struct SqliteConfig {
 }
 
 fn has_what_the_backend_needs(storage: &StorageConfig) -> Result<(), validator::ValidationError> {
-    if storage.backend == Backend::Postgres {
-        storage.postgres.checked()?;
+    if storage.backend == Backend::Postgres && storage.postgres.url.is_none() {
+        let message = "backend postgres needs postgres.url";
+        return Err(validator::ValidationError::new("url").with_message(message.into()));
     }
     Ok(())
 }
@@ -63,11 +65,21 @@ pub struct RecordingConfig {
     pub spool_max_bytes: u64,
     /// How the sizes of arguments and results in tokens come about.
     pub tokens: TokenSizes,
+    /// How many days rows are kept; 0 keeps them for ever.
+    #[validate(range(max = 36_500))]
+    pub retention_days: u32,
 }
 
 impl RecordingConfig {
     /// The default of [`Self::spool_max_bytes`]: about 300,000 calls.
     pub const SPOOL_MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+    /// Returns how long rows are kept; `None` for ever.
+    #[must_use]
+    pub fn retention(&self) -> Option<Duration> {
+        let days = (self.retention_days > 0).then_some(self.retention_days)?;
+        Some(Duration::from_hours(24 * u64::from(days)))
+    }
 }
 
 impl Default for RecordingConfig {
@@ -77,6 +89,7 @@ impl Default for RecordingConfig {
             durability: Durability::default(),
             spool_max_bytes: Self::SPOOL_MAX_BYTES,
             tokens: TokenSizes::default(),
+            retention_days: 90,
         }
     }
 }
@@ -151,5 +164,33 @@ mod tests {
         };
         assert!(recording(65_535).validate().is_err());
         assert_eq!(recording(65_536).validate(), Ok(()));
+    }
+
+    #[test]
+    fn rows_are_kept_for_days_or_for_ever() {
+        let recording = |retention_days| RecordingConfig {
+            retention_days,
+            ..RecordingConfig::default()
+        };
+        assert_eq!(recording(0).retention(), None);
+        let days = Duration::from_hours(48);
+        assert_eq!(recording(2).retention(), Some(days));
+        assert_eq!(recording(36_500).validate(), Ok(()));
+        assert!(recording(36_501).validate().is_err());
+    }
+
+    #[test]
+    fn the_backend_has_to_have_an_address() {
+        let storage = |url: Option<&str>| StorageConfig {
+            backend: Backend::Postgres,
+            postgres: PostgresConfig {
+                url: url.map(Into::into),
+                ..PostgresConfig::default()
+            },
+            ..StorageConfig::default()
+        };
+        let error = storage(None).validate().unwrap_err().to_string();
+        assert!(error.contains("needs postgres.url"), "{error}");
+        assert_eq!(storage(Some("postgres://a@b/c")).validate(), Ok(()));
     }
 }

@@ -13,6 +13,7 @@ use validator::{Validate, ValidationError};
 
 /// The PostgreSQL database.
 #[derive(Clone, Debug, Deserialize, Validate)]
+#[validate(schema(function = has_usable_url))]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresConfig {
     /// The address, as in `postgres://user:password@host:5432/database`.
@@ -31,9 +32,11 @@ pub struct PostgresConfig {
     pub max_connections: u32,
     /// How long making a connection, or waiting for a free one, may take.
     #[serde(with = "humantime_serde")]
+    #[validate(custom(function = is_some_time))]
     pub connect_timeout: Duration,
     /// How long a statement may take.
     #[serde(with = "humantime_serde")]
+    #[validate(custom(function = is_some_time))]
     pub statement_timeout: Duration,
 }
 
@@ -82,17 +85,6 @@ pub enum PostgresTls {
 }
 
 impl PostgresConfig {
-    /// Checks what the backend needs.
-    pub(super) fn checked(&self) -> Result<(), ValidationError> {
-        let refused = |message| ValidationError::new("postgres").with_message(message);
-        if self.url.is_none() {
-            return Err(refused("backend postgres needs postgres.url".into()));
-        }
-        self.options()
-            .map(drop)
-            .map_err(|message| refused(message.into()))
-    }
-
     /// Returns how to connect.
     ///
     /// # Errors
@@ -110,12 +102,13 @@ impl PostgresConfig {
         let url = self.url.as_ref().map_or("", |url| url.expose_secret());
         // The parser would take an address without a scheme for a path or a name.
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err("the address must begin with postgres:// or postgresql://");
+            return Err("url must begin with postgres:// or postgresql://");
         }
         if url.contains("sslmode=") {
-            return Err("the address must not have sslmode: set tls instead");
+            return Err("url must not have sslmode: set tls instead");
         }
-        let options = PgConnectOptions::from_str(url).map_err(|_| "the address is not a URL")?;
+        let options =
+            PgConnectOptions::from_str(url).map_err(|_| "url is not the address of a database")?;
         let tls = self.tls.unwrap_or(if is_loopback(&options) {
             PostgresTls::Off
         } else {
@@ -130,6 +123,23 @@ impl PostgresConfig {
             None => options,
         })
     }
+}
+
+/// Checks the address where there is one.
+fn has_usable_url(config: &PostgresConfig) -> Result<(), ValidationError> {
+    if config.url.is_none() {
+        return Ok(());
+    }
+    let refused = |message: &'static str| ValidationError::new("url").with_message(message.into());
+    config.options().map(drop).map_err(refused)
+}
+
+/// Checks that an operation gets time at all.
+fn is_some_time(duration: &Duration) -> Result<(), ValidationError> {
+    if duration.is_zero() {
+        return Err(ValidationError::new("duration").with_message("must be more than 0s".into()));
+    }
+    Ok(())
 }
 
 /// Returns whether the server is on this machine.
@@ -201,10 +211,11 @@ mod tests {
             "mysql://u:secret@h/x",
             "postgres://u:secret@h/x?sslmode=prefer",
         ] {
-            let error = config(url, None).checked().unwrap_err().to_string();
+            let error = config(url, None).validate().unwrap_err().to_string();
+            assert!(error.contains("url must"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        assert!(PostgresConfig::default().checked().is_err());
+        assert_eq!(PostgresConfig::default().validate(), Ok(()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use riglm_domain::redaction::{REDACTED, redacted};
 
 use super::file::ConfigFile;
 use super::load::merged;
-use super::tree::{is_secret, join};
+use super::tree::{is_database_url, is_secret, join};
 use super::{ConfigError, Overrides, Surroundings};
 
 /// The example file, which gives every key its default.
@@ -97,6 +97,9 @@ fn collect(shown: &mut Vec<Shown>, path: &str, table: &Map<String, Value>) {
         let parts: Vec<&str> = key.split('.').collect();
         let value_shown = match &value.kind {
             ValueKind::Array(items) if parts.last() == Some(&"command") => arguments(items),
+            ValueKind::String(text) if is_database_url(&parts) && !is_reference(text) => {
+                database(text).unwrap_or_else(|| REDACTED.into()).into()
+            }
             _ => displayed(value, is_secret(&parts)),
         };
         shown.push(Shown {
@@ -158,12 +161,27 @@ fn is_reference(text: &str) -> bool {
     text.starts_with("${") && text.ends_with('}') && !text.contains(":-")
 }
 
+/// Returns the address of a database without its credentials and its parameters; `None` where it
+/// cannot be told for sure which part those are.
+fn database(text: &str) -> Option<String> {
+    let url = url::Url::parse(text).ok()?;
+    let is_database = matches!(url.scheme(), "postgres" | "postgresql");
+    let n_signs = text.matches('@').count();
+    // A password with a sign that should have been escaped ends up in another part of the URL.
+    let is_plain = n_signs == usize::from(has_user(&url)) && url.fragment().is_none();
+    (is_database && url.has_host() && is_plain).then(|| without_password(text))
+}
+
+fn has_user(url: &url::Url) -> bool {
+    url.password().is_some() || !url.username().is_empty()
+}
+
 /// Returns the text, or the URL in it without what stands before its host and after its path.
 fn without_password(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else {
         return text.into();
     };
-    let is_secret = url.password().is_some() || !url.username().is_empty() || url.query().is_some();
+    let is_secret = has_user(&url) || url.query().is_some();
     if !is_secret {
         return text.into();
     }
@@ -300,5 +318,39 @@ mod tests {
         );
         assert_eq!(line(&lines, "upstreams.Mine.auth.token").0, r#""${TOKEN}""#);
         assert_eq!(line(&lines, "auth.keys.alice").0, r#""[redacted]""#);
+    }
+
+    #[test]
+    fn the_address_of_a_database_is_shown_without_what_is_secret() {
+        let value = |url: &str| {
+            let file = format!("[storage.postgres]\nurl = {url:?}\n");
+            let lines = shown(&file, &[]);
+            assert!(!format!("{lines:?}").contains("hunter2"), "{lines:?}");
+            line(&lines, "storage.postgres.url").0.to_owned()
+        };
+        assert_eq!(
+            value("postgres://riglm:hunter2@db.example:5432/usage?password=hunter2"),
+            r#""postgres://db.example:5432/usage?redacted""#
+        );
+        assert_eq!(
+            value("postgresql://db.example/usage"),
+            r#""postgresql://db.example/usage""#
+        );
+        assert_eq!(value("${DATABASE_URL}"), r#""${DATABASE_URL}""#);
+        for url in [
+            "hunter2",
+            "hunter2:hunter2",
+            "postgres:hunter2",
+            "postgres://u:hunter2",
+            "postgres://u:1/hunter2@h/x",
+            "postgres://u:1#hunter2@h/x",
+            "postgres://u:1?hunter2@h/x",
+            "postgres://u:1@h:2/hunter2@h/x",
+            "postgres://u:hun/ter2hunter2@h/x",
+        ] {
+            assert_eq!(value(url), r#""[redacted]""#, "{url}");
+        }
+        let lines = shown("[storage]\npostgres = \"postgres://u:hunter2@h\"\n", &[]);
+        assert_eq!(line(&lines, "storage.postgres").0, r#""postgres://h""#);
     }
 }

@@ -18,7 +18,17 @@ pub(super) fn join(key: &str, part: &str) -> String {
 pub(super) fn is_secret(path: &[&str]) -> bool {
     // Credentials in the place of the section that should hold them are secrets too.
     matches!(path.last(), Some(&("auth" | "credentials")))
+        || is_database_url(path)
         || path.iter().any(|part| SECRET_PARTS.contains(part))
+}
+
+/// Returns whether the value at this path is the address of a database, or stands where the section
+/// should be that has it.
+pub(super) fn is_database_url(path: &[&str]) -> bool {
+    matches!(
+        path,
+        ["storage", "postgres"] | ["storage", "postgres", "url"]
+    )
 }
 
 /// Returns where the value at `path`, or what is nearest above it, comes from.

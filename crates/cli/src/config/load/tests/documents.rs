@@ -54,8 +54,9 @@ fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
     lines.join("\n")
 }
 
-const VARIABLES: [(&str, &str); 4] = [
+const VARIABLES: [(&str, &str); 5] = [
     ("API_KEY", "k"),
+    ("DATABASE_URL", "postgres://riglm@db.example/riglm"),
     ("BOB_KEY", "the key of bob 1234"),
     ("UPSTREAM_TOKEN", "t"),
     ("UPSTREAM_SECRET", "s"),
@@ -204,6 +205,7 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "auth.keys",
         "storage",
         "storage.sqlite",
+        "storage.postgres",
         "recording",
         "filtering",
         "limits",

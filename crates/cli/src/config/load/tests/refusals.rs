@@ -61,6 +61,31 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
              letters, digits, '-', '_' and '.'",
         ),
         (
+            "[storage]\nbackend = \"postgres\"\n",
+            "riglm.toml: storage: backend postgres needs postgres.url",
+        ),
+        (
+            "[storage.postgres]\nurl = \"mysql://a/b\"\n",
+            "riglm.toml: storage.postgres: url must begin with postgres:// or postgresql://",
+        ),
+        (
+            "[storage.postgres]\nmax_connections = 1\n",
+            "riglm.toml: storage.postgres.max_connections: expected a value from 2 to 100",
+        ),
+        (
+            "[storage.postgres]\ntls = \"prefer\"\n",
+            "riglm.toml: storage.postgres.tls: unknown variant `prefer`, expected `verify-full` or \
+             `off`",
+        ),
+        (
+            "[storage.postgres]\nconnect_timeout = \"0s\"\n",
+            "riglm.toml: storage.postgres.connect_timeout: must be more than 0s",
+        ),
+        (
+            "[recording]\nretention_days = 36501\n",
+            "riglm.toml: recording.retention_days: expected a value of at most 36500",
+        ),
+        (
             "filtering = 5\n",
             "riglm.toml: filtering: expected a section",
         ),
@@ -173,10 +198,24 @@ fn a_refusal_never_repeats_a_secret() {
         "auth = \"hunter2\"\n",
         "upstream = \"hunter2\"\n",
         "[auth.keys]\nalice = \"hunter2\"\n",
+        "[storage]\npostgres = \"postgres://u:hunter2@h/x\"\n",
+        "[storage.postgres]\nurl = [\"postgres://u:hunter2@h/x\"]\n",
     ] {
         let refusal = toml_refusal(text);
         assert!(!refusal.contains("hunter2"), "{refusal}");
         assert!(refusal.contains("expected"), "{refusal}");
+    }
+    for url in [
+        "hunter2",
+        "postgres://u:hunter2@h:x/y",
+        "postgres://u:hunter2@h/x?sslmode=prefer",
+    ] {
+        let name = "RIGLM__STORAGE__POSTGRES__URL";
+        let refusal = scene("riglm.toml", "", &[(name, url)]).refusal();
+        assert!(
+            refusal.contains("url") && !refusal.contains("hunter2"),
+            "{refusal}"
+        );
     }
 }
 
