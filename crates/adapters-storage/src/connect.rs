@@ -83,9 +83,12 @@ pub async fn open(
 ) -> Result<Storage, StoreError> {
     private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
     let store = store(storage, data_dir, recording.durability);
-    let (store, damage) = match database_file(storage, data_dir) {
-        Some(path) => damage::without(store, &path, clock.now()).await?,
-        None => (store, None),
+    let (store, damage) = match storage.backend {
+        Backend::Sqlite => {
+            let path = sqlite_path(storage, data_dir);
+            damage::without(store, &path, clock.now()).await?
+        }
+        Backend::Postgres => (store, None),
     };
     if let Err(error) = store.open().await {
         match error {
@@ -128,31 +131,36 @@ pub async fn open_reader(
     clock: &dyn Clock,
 ) -> Result<Store, StoreError> {
     std::fs::read_dir(data_dir).map_err(opening(data_dir))?;
-    let store = store(storage, data_dir, Durability::Process);
-    store.open().await?;
+    let store = open_store(storage, data_dir, Durability::Process).await?;
     spool::import(&spool_dir(data_dir), &store, clock.now()).await?;
+    Ok(store)
+}
+
+/// Opens the database that is configured, and brings its schema up to date.
+pub(crate) async fn open_store(
+    storage: &StorageConfig,
+    data_dir: &Path,
+    durability: Durability,
+) -> Result<Store, StoreError> {
+    let store = store(storage, data_dir, durability);
+    store.open().await?;
     Ok(store)
 }
 
 /// Returns the store that is configured, which is not opened yet.
 fn store(storage: &StorageConfig, data_dir: &Path, durability: Durability) -> Store {
-    match database_file(storage, data_dir) {
-        Some(path) => Store::sqlite(path, durability),
-        None => Store::postgres(storage.postgres.clone()),
-    }
-}
-
-/// Returns the file of the database, if it is one.
-fn database_file(storage: &StorageConfig, data_dir: &Path) -> Option<PathBuf> {
     match storage.backend {
-        Backend::Sqlite => {
-            let path = storage.sqlite.path.clone();
-            Some(path.unwrap_or_else(|| data_dir.join("riglm.db")))
-        }
-        Backend::Postgres => None,
+        Backend::Sqlite => Store::sqlite(sqlite_path(storage, data_dir), durability),
+        Backend::Postgres => Store::postgres(storage.postgres.clone()),
     }
 }
 
-fn spool_dir(data_dir: &Path) -> PathBuf {
+/// Returns the path of the SQLite file.
+pub(crate) fn sqlite_path(storage: &StorageConfig, data_dir: &Path) -> PathBuf {
+    let path = storage.sqlite.path.clone();
+    path.unwrap_or_else(|| data_dir.join("riglm.db"))
+}
+
+pub(crate) fn spool_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("spool")
 }

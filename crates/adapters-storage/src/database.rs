@@ -6,6 +6,7 @@
 //! `serde`. A statement that writes many rows turns the parameter into a table, so that the number
 //! of round trips does not grow with the number of rows.
 
+mod inspect;
 mod migrate;
 mod nul;
 mod postgres;
@@ -15,6 +16,7 @@ use riglm_ports::analytics::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer as _};
 
+pub(crate) use self::inspect::{Contents, postgres as inspect_postgres, sqlite as inspect_sqlite};
 pub(crate) use self::migrate::{backup_of, newest};
 pub(crate) use self::postgres::PostgresDatabase;
 pub(crate) use self::sqlite::SqliteDatabase;

@@ -9,7 +9,9 @@ mod connect;
 mod counts;
 mod damage;
 mod database;
+mod erase;
 mod error;
+mod inspect;
 mod key;
 mod maintenance;
 mod private_file;
@@ -24,6 +26,8 @@ pub use config::{
     StorageConfig, TokenSizes,
 };
 pub use connect::{Storage, open, open_reader};
+pub use erase::{Erased, erase};
+pub use inspect::{Inspection, inspect, migrate};
 pub use key::keyed_hasher;
 pub use spool::{SpoolJournal, SpoolOptions};
 pub use store::Store;

@@ -138,7 +138,9 @@ async fn count_older_calls(transaction: &mut Transaction, found: i64) -> Result<
 }
 
 /// Returns the newest version that was applied to the database, 0 for an empty one.
-async fn sqlite_version(connection: &mut sqlx::SqliteConnection) -> Result<i64, sqlx::Error> {
+pub(super) async fn sqlite_version(
+    connection: &mut sqlx::SqliteConnection,
+) -> Result<i64, sqlx::Error> {
     let n_tables: i64 =
         sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'")
             .fetch_one(&mut *connection)
@@ -151,7 +153,7 @@ async fn sqlite_version(connection: &mut sqlx::SqliteConnection) -> Result<i64, 
         .await
 }
 
-async fn postgres_version(
+pub(super) async fn postgres_version(
     connection: &mut sqlx::PgConnection,
     schema: &str,
 ) -> Result<i64, sqlx::Error> {

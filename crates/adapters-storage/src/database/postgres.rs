@@ -107,7 +107,10 @@ impl PostgresDatabase {
     }
 }
 
-fn with_timeouts(options: PgConnectOptions, config: &PostgresConfig) -> PgConnectOptions {
+pub(super) fn with_timeouts(
+    options: PgConnectOptions,
+    config: &PostgresConfig,
+) -> PgConnectOptions {
     let millis = |duration: Duration| duration.as_millis().to_string();
     options.application_name("riglm").options([
         ("search_path", config.schema.clone()),

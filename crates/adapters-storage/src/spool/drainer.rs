@@ -22,6 +22,9 @@ use super::segment;
 const COLLECT_FOR: Duration = Duration::from_millis(100);
 /// The size in bytes over which a segment that is all applied is replaced by a new one.
 const MIN_ROTATED_BYTES: u64 = 64 * 1024;
+/// The age after which a segment with lines is replaced by a new one, however small it is: what is a
+/// row by then does not stay in a file besides.
+const MAX_SEGMENT_AGE: Duration = Duration::from_secs(1);
 /// The wait after the files of the spool could not be read.
 const READ_BACKOFF: Duration = Duration::from_secs(1);
 /// The wait after a record was refused, while nothing else is appended, before it is looked
@@ -47,6 +50,7 @@ pub(super) async fn run(
     let mut closing = shared.closing.subscribe();
     let mut reader = SpoolReader::new(&shared.run_dir);
     let mut oldest = segment::FIRST;
+    let mut renewed = Instant::now();
     loop {
         let started = Instant::now();
         // Noted before the files are read: nothing is appended once it is true.
@@ -74,16 +78,23 @@ pub(super) async fn run(
         if shared.condition.is_refusing() {
             probe(&shared).await;
         }
+        if batch.bytes == 0 && is_closing {
+            return true;
+        }
+        if !batch.is_full() && renewed.elapsed() >= MAX_SEGMENT_AGE && shared.has_lines() {
+            shared.rotate();
+            renewed = Instant::now();
+            // The next pass goes on to the new segment and deletes the old one.
+            continue;
+        }
         if batch.bytes == 0 {
-            if is_closing {
-                return true;
-            }
             shared.rotate_applied(MIN_ROTATED_BYTES);
             tokio::select! {
                 // The beginning of a call is soon followed by its end, and by other calls.
                 () = shared.wake.notified() => collect(&shared, &mut closing, Instant::now()).await,
                 () = sleep(PROBE_BACKOFF), if shared.condition.is_refusing() => {}
                 _ = closing.changed() => {}
+                () = sleep_until(renewed + MAX_SEGMENT_AGE), if shared.has_lines() => {}
             }
         } else if !batch.is_full() {
             collect(&shared, &mut closing, started).await;

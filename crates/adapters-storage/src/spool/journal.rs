@@ -143,15 +143,28 @@ impl Shared {
         }
     }
 
+    /// Returns whether the newest segment has lines.
+    pub(super) fn has_lines(&self) -> bool {
+        self.writer().len() > 0
+    }
+
+    /// Starts a new segment.
+    pub(super) fn rotate(&self) {
+        rotate(&mut self.writer());
+    }
+
     /// Starts a new segment when the newest one is over `min_bytes` and everything is applied.
     pub(super) fn rotate_applied(&self, min_bytes: u64) {
         let mut writer = self.writer();
-        if writer.len() > min_bytes
-            && self.waiting() == 0
-            && let Err(error) = writer.rotate()
-        {
-            warn!(%error, "could not start a new segment of the spool, the old one grows on");
+        if writer.len() > min_bytes && self.waiting() == 0 {
+            rotate(&mut writer);
         }
+    }
+}
+
+fn rotate(writer: &mut SegmentWriter) {
+    if let Err(error) = writer.rotate() {
+        warn!(%error, "could not start a new segment of the spool, the old one grows on");
     }
 }
 

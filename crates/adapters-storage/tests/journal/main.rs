@@ -6,6 +6,7 @@
 )]
 
 mod condition;
+mod erasure;
 mod killed;
 mod load;
 mod recovery;

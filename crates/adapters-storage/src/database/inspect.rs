@@ -1,0 +1,110 @@
+//! A look at a database through one connection that cannot write.
+
+use std::path::{Path, PathBuf};
+
+use riglm_ports::analytics::StoreError;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+
+use super::migrate::{newest, postgres_version, sqlite_version};
+use crate::config::PostgresConfig;
+use crate::error::{opening, opening_named, server_name};
+
+const COUNT: &str = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM invocations)";
+
+/// What a database has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// The version of its schema; 0 without one.
+    pub(crate) version: i64,
+    /// How many sessions, where the schema is known.
+    pub(crate) n_sessions: Option<u64>,
+    /// How many tool calls, where the schema is known.
+    pub(crate) n_calls: Option<u64>,
+}
+
+impl Contents {
+    fn new(version: i64, counts: Option<(i64, i64)>) -> Self {
+        let counts = counts.or((version == 0).then_some((0, 0)));
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
+        Self {
+            version,
+            n_sessions: counts.map(|(n_sessions, _)| count(n_sessions)),
+            n_calls: counts.map(|(_, n_calls)| count(n_calls)),
+        }
+    }
+}
+
+fn is_countable(version: i64) -> bool {
+    (1..=newest()).contains(&version)
+}
+
+/// Looks at a SQLite file; one that is missing or empty has nothing.
+pub(crate) async fn sqlite(path: &Path) -> Result<Contents, StoreError> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Contents::new(0, None));
+        }
+        metadata => metadata.map_err(opening(path))?,
+    };
+    let looking = async {
+        let mut connection = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(false)
+            .read_only(true)
+            // Without a log nobody has the file open, and none is made for reading it either.
+            .immutable(!log_of(path).exists())
+            .connect()
+            .await?;
+        let version = sqlite_version(&mut connection).await?;
+        let counts = match is_countable(version) {
+            true => Some(sqlx::query_as(COUNT).fetch_one(&mut connection).await?),
+            false => None,
+        };
+        connection.close().await?;
+        Ok::<_, sqlx::Error>(Contents::new(version, counts))
+    };
+    looking.await.map_err(opening(path))
+}
+
+/// Returns the path of the write-ahead log of a database.
+fn log_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// Looks at a schema of a PostgreSQL database; returns with it where the database is.
+pub(crate) async fn postgres(config: &PostgresConfig) -> Result<(String, Contents), StoreError> {
+    let options = config.connect_options()?;
+    let (name, place) = (server_name(&options), place_of(&options));
+    let timeout = config.connect_timeout;
+    let looking = async {
+        let options = super::postgres::with_timeouts(options, config);
+        let mut connection = tokio::time::timeout(timeout, options.connect())
+            .await
+            .map_err(|_| sqlx::Error::PoolTimedOut)??;
+        sqlx::query("SET default_transaction_read_only = on")
+            .execute(&mut connection)
+            .await?;
+        let version = postgres_version(&mut connection, &config.schema).await?;
+        let counts = match is_countable(version) {
+            true => Some(
+                sqlx::query_as(AssertSqlSafe(COUNT))
+                    .fetch_one(&mut connection)
+                    .await?,
+            ),
+            false => None,
+        };
+        connection.close().await?;
+        Ok::<_, sqlx::Error>(Contents::new(version, counts))
+    };
+    let contents = looking.await.map_err(opening_named(name))?;
+    Ok((place, contents))
+}
+
+fn place_of(options: &PgConnectOptions) -> String {
+    let database = options.get_database().unwrap_or(options.get_username());
+    format!("{}:{}/{database}", options.get_host(), options.get_port())
+}
