@@ -13,3 +13,4 @@ pub mod limits;
 pub mod proxy;
 pub mod shared_upstream;
 pub mod tracking;
+pub mod upkeep;
