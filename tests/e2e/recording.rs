@@ -182,7 +182,8 @@ async fn a_session_is_listed_with_its_client_and_its_end() {
                 "transport",
                 "started_at",
                 "ended_at",
-                "calls"
+                "calls",
+                "client_id"
             ]
         );
         assert!(

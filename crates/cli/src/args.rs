@@ -34,6 +34,12 @@ pub enum Command {
     Login(LoginArgs),
     /// Show the proxy at work between a built-in client and built-in servers
     Demo,
+    /// Look after the database
+    #[command(subcommand)]
+    Db(DbCommand),
+    /// Hand out or remove what is stored of a client
+    #[command(subcommand)]
+    Data(DataCommand),
     /// Check and show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -178,6 +184,80 @@ pub struct LoginArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to do with the database.
+#[derive(Clone, Debug, Subcommand)]
+pub enum DbCommand {
+    /// Create the database where it is missing and bring its schema up to date
+    Migrate(StoreArgs),
+    /// Show where the database is and what it has, and change nothing
+    Status(StoreArgs),
+    /// Look for damage
+    Check(StoreArgs),
+    /// Make the counts anew from the calls
+    Rebuild(StoreArgs),
+    /// Remove old sessions and calls now
+    Purge(PurgeArgs),
+}
+
+/// Where the store is, and in which form results are printed.
+#[derive(Clone, Debug, Args)]
+pub struct StoreArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `db purge`.
+#[derive(Clone, Debug, Args)]
+pub struct PurgeArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How old what is removed must be, in days [default: recording.retention_days]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub older_than: Option<u32>,
+}
+
+/// What to do with what is stored of a client.
+#[derive(Clone, Debug, Subcommand)]
+pub enum DataCommand {
+    /// Write all rows of a client as JSON, one object a line
+    Export(ExportArgs),
+    /// Remove all rows of a client
+    Delete(DeleteArgs),
+}
+
+/// Options of `data export`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The client: its `client_id` in `riglm sessions --json`, or the name that it gave itself
+    #[arg(long, value_name = "ID")]
+    pub client: String,
+    /// The file to write, which must not exist; otherwise standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Options of `data delete`.
+#[derive(Clone, Debug, Args)]
+pub struct DeleteArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The client: its `client_id` in `riglm sessions --json`, or the name that it gave itself
+    #[arg(long, value_name = "ID")]
+    pub client: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// What to do with the configuration.

@@ -3,6 +3,8 @@
 mod browser;
 mod calls;
 mod config;
+mod data;
+mod db;
 mod demo;
 mod hangup;
 mod login;
@@ -44,6 +46,14 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
             wait_for(calls::run(&config, &arguments))
+        }
+        Command::Db(command) => {
+            let config = loaded(&command.store().places.overrides())?;
+            wait_for(db::run(&config, &command))
+        }
+        Command::Data(command) => {
+            let config = loaded(&command.store().places.overrides())?;
+            wait_for(data::run(&config, &command))
         }
         Command::Login(arguments) => {
             let config = loaded(&arguments.places.overrides())?;

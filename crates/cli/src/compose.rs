@@ -21,6 +21,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::{Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_app::upkeep::Retention;
 use riglm_domain::admission::Admission;
 use riglm_domain::id::{Entropy, RunId};
 use riglm_ports::analytics::JournalCondition;
@@ -67,7 +68,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let hasher = riglm_adapters_storage::keyed_hasher(&config.data_dir)?;
     let options = recorder_options(&config.recording, &config.logging);
     let journal = Arc::clone(&storage.journal);
-    let recorder = Recorder::new(journal, hasher, clock, run, options);
+    let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
     let recorder = Arc::new(with_token_sizes(recorder, config.recording.tokens)?);
     let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
     let current = upstreams.build(config.upstreams()?, &[])?;
@@ -85,6 +86,12 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         stop.clone()
             .run_until_cancelled_owned(async move { watch.keep_watch().await }),
     );
+    let retention = Retention {
+        store: Arc::new(storage.store.clone()),
+        clock,
+        keep: config.recording.retention(),
+    };
+    tasks.spawn(retention.run(stop.clone()));
     let source = HealthSource {
         version: env!("CARGO_PKG_VERSION"),
         upstreams: upstream_states(&proxy),

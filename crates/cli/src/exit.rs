@@ -11,6 +11,11 @@ use crate::output::{note, printable};
 /// Wrong usage or configuration, as clap has it too.
 const WRONG_USAGE: u8 = 2;
 
+/// The command line asks for something that cannot be done as it stands.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongUsage(pub String);
+
 /// Writes an error with its causes to standard error, and returns the exit code that it stands
 /// for.
 pub fn report(error: &anyhow::Error) -> ExitCode {
@@ -26,7 +31,10 @@ fn code_of(error: &anyhow::Error) -> ExitCode {
             cause.downcast_ref(),
             Some(LoginError::Config(_) | LoginError::NotNeeded { .. })
         );
-        of_login || cause.is::<ConfigError>() || cause.is::<UpstreamConfigError>()
+        of_login
+            || cause.is::<WrongUsage>()
+            || cause.is::<ConfigError>()
+            || cause.is::<UpstreamConfigError>()
     };
     if error.chain().any(is_usage) {
         ExitCode::from(WRONG_USAGE)
@@ -45,6 +53,7 @@ mod tests {
     fn a_wrong_configuration_is_told_from_a_failure() {
         let wrong = Err::<(), _>(ConfigError::NoUpstream).context("failed to start");
         assert_eq!(code_of(&wrong.unwrap_err()), ExitCode::from(2));
+        assert_eq!(code_of(&WrongUsage("x".into()).into()), ExitCode::from(2));
         assert_eq!(code_of(&anyhow::anyhow!("broken")), ExitCode::from(1));
     }
 }

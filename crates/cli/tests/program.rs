@@ -167,6 +167,9 @@ fn wrong_usage_and_configuration_end_with_2_and_say_why() {
         (&["calls", "--limit", "0"], "--limit"),
         (&["calls", "--session", "x"], "not a UUID"),
         (&["fly"], "fly"),
+        (&["data", "delete", "--client", "x"], "give --yes"),
+        (&["data", "export"], "--client"),
+        (&["db", "purge", "--older-than", "0"], "--older-than"),
     ] {
         let output = riglm(directory.path(), arguments, "");
         assert_eq!(
@@ -281,7 +284,9 @@ fn help_names_the_commands_of_users_alone() {
     let directory = temporary();
     let help = riglm(directory.path(), &["--help"], "");
     let text = stdout(&help);
-    for command in ["serve", "sessions", "calls", "login", "demo", "config"] {
+    for command in [
+        "serve", "sessions", "calls", "login", "demo", "config", "db", "data",
+    ] {
         assert!(text.contains(&format!("\n  {command} ")), "{text}");
     }
     assert!(!text.contains("__"), "{text}");

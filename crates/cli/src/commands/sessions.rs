@@ -44,6 +44,7 @@ pub(super) fn as_json(sessions: &[SessionSummary]) -> Value {
                 "started_at": session.started_at,
                 "ended_at": summary.ended_at,
                 "calls": summary.n_calls,
+                "client_id": session.client,
             })
         })
         .collect()
@@ -115,7 +116,12 @@ mod tests {
             concat!(
                 r#"[{"id":"019b7ca9-8c88-7909-8909-090909090909","client":"editor","#,
                 r#""protocol":"2025-11-25","transport":"streamable_http","#,
-                r#""started_at":"2026-01-02T03:04:05Z","ended_at":null,"calls":3}]"#
+                r#""started_at":"2026-01-02T03:04:05Z","ended_at":null,"calls":3,"#,
+                r#""client_id":"CLIENT"}]"#
+            )
+            .replace(
+                "CLIENT",
+                &KeyedHasher::new(&[0; 32]).hash_text("x").to_string()
             )
         );
         let ended = as_json(&[session(Some("2026-01-02T04:00:00Z"))]);

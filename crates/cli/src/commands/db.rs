@@ -1,0 +1,199 @@
+//! `riglm db`: migrate, status, check, rebuild, purge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use riglm_adapters_storage::{Backend, Inspection, inspect, migrate, open_reader};
+use riglm_app::clock::SystemClock;
+use riglm_app::upkeep::Retention;
+use riglm_ports::analytics::{Finding, Maintenance, Purged};
+use serde_json::{Value, json};
+
+use crate::args::{DbCommand, PurgeArgs, StoreArgs};
+use crate::config::Config;
+use crate::output::{note, print, printable};
+
+impl DbCommand {
+    /// Returns where the store is, and in which form results are printed.
+    pub(super) fn store(&self) -> &StoreArgs {
+        match self {
+            Self::Migrate(store) | Self::Status(store) | Self::Check(store) => store,
+            Self::Rebuild(store) => store,
+            Self::Purge(arguments) => &arguments.store,
+        }
+    }
+}
+
+/// Does what the arguments ask for.
+pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<()> {
+    let is_json = command.store().json;
+    match command {
+        DbCommand::Migrate(_) => {
+            let (from, to) = migrate(&config.storage, &config.data_dir).await?;
+            let text = if from == to {
+                format!("the schema has version {to} already")
+            } else {
+                format!("migrated the schema from version {from} to {to}")
+            };
+            show(is_json, &json!({"from": from, "to": to}), &text)
+        }
+        DbCommand::Status(_) => status(config, is_json).await,
+        DbCommand::Check(_) => check(config, is_json).await,
+        DbCommand::Rebuild(_) => {
+            let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+            let rebuilt = store.rebuild().await?;
+            store.close().await;
+            let (n_calls, n_counts) = (rebuilt.n_calls, rebuilt.n_counts);
+            let text = format!("made {n_counts} counts of {n_calls} calls");
+            show(
+                is_json,
+                &json!({"calls": n_calls, "counts": n_counts}),
+                &text,
+            )
+        }
+        DbCommand::Purge(arguments) => purge(config, arguments).await,
+    }
+}
+
+async fn status(config: &Config, is_json: bool) -> anyhow::Result<()> {
+    let inspection = inspect(&config.storage, &config.data_dir).await?;
+    show(is_json, &as_json(&inspection), &as_lines(&inspection))?;
+    if inspection.is_newer() {
+        let (found, known) = (inspection.schema_found, inspection.schema_known);
+        bail!("a newer riglm made the schema: it has version {found}, this one knows {known}");
+    }
+    Ok(())
+}
+
+fn as_json(inspection: &Inspection) -> Value {
+    json!({
+        "backend": name_of(inspection.backend),
+        "place": inspection.place,
+        "schema_found": inspection.schema_found,
+        "schema_known": inspection.schema_known,
+        "sessions": inspection.n_sessions,
+        "calls": inspection.n_calls,
+        "spool_bytes": inspection.spool_bytes,
+    })
+}
+
+fn as_lines(inspection: &Inspection) -> String {
+    let count = |n: Option<u64>| n.map_or("unknown".into(), |n| n.to_string());
+    [
+        format!("backend      {}", name_of(inspection.backend)),
+        format!("place        {}", printable(&inspection.place)),
+        format!(
+            "schema       version {}, this riglm knows {}",
+            inspection.schema_found, inspection.schema_known
+        ),
+        format!("sessions     {}", count(inspection.n_sessions)),
+        format!("calls        {}", count(inspection.n_calls)),
+        format!("spool bytes  {}", inspection.spool_bytes),
+    ]
+    .join("\n")
+}
+
+fn name_of(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Sqlite => "sqlite",
+        Backend::Postgres => "postgres",
+    }
+}
+
+async fn check(config: &Config, is_json: bool) -> anyhow::Result<()> {
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let findings = store.check().await?;
+    store.close().await;
+    let rows: Vec<Value> = findings
+        .iter()
+        .map(|Finding { subject, problem }| json!({"subject": subject, "problem": problem}))
+        .collect();
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|Finding { subject, problem }| printable(&format!("{subject}: {problem}")))
+        .collect();
+    let text = if lines.is_empty() {
+        "ok".into()
+    } else {
+        lines.join("\n")
+    };
+    show(is_json, &json!({"findings": rows}), &text)?;
+    if !findings.is_empty() {
+        bail!("{} things are wrong with the database", findings.len());
+    }
+    Ok(())
+}
+
+async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
+    let days = arguments
+        .older_than
+        .unwrap_or(config.recording.retention_days);
+    if days == 0 {
+        note("recording.retention_days is 0, which keeps everything");
+        return show_purged(arguments.store.json, &Purged::default());
+    }
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let retention = Retention {
+        store: Arc::new(store.clone()),
+        clock: Arc::new(SystemClock),
+        keep: Some(Duration::from_hours(24 * u64::from(days))),
+    };
+    let purged = retention.purge().await?;
+    store.close().await;
+    let purged = purged.ok_or_else(|| anyhow!("another process is removing old rows just now"))?;
+    show_purged(arguments.store.json, &purged)
+}
+
+fn show_purged(is_json: bool, purged: &Purged) -> anyhow::Result<()> {
+    let Purged {
+        n_sessions,
+        n_calls,
+        n_others,
+        ..
+    } = purged;
+    show(
+        is_json,
+        &json!({"sessions": n_sessions, "calls": n_calls, "others": n_others}),
+        &format!("removed {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
+    )
+}
+
+/// Prints a result in the form that was asked for.
+pub(super) fn show(is_json: bool, json: &Value, text: &str) -> anyhow::Result<()> {
+    if is_json {
+        Ok(print(&json.to_string())?)
+    } else {
+        Ok(print(text)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_has_the_agreed_keys_and_unknown_counts() {
+        let inspection = Inspection {
+            backend: Backend::Postgres,
+            place: "db.example:5432/usage".into(),
+            schema_found: 9,
+            schema_known: 2,
+            n_sessions: None,
+            n_calls: Some(3),
+            spool_bytes: 7,
+        };
+        assert_eq!(
+            as_json(&inspection).to_string(),
+            concat!(
+                r#"{"backend":"postgres","place":"db.example:5432/usage","schema_found":9,"#,
+                r#""schema_known":2,"sessions":null,"calls":3,"spool_bytes":7}"#
+            )
+        );
+        let lines = as_lines(&inspection);
+        assert!(
+            lines.contains("sessions     unknown\ncalls        3\n"),
+            "{lines}"
+        );
+    }
+}
