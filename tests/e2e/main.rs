@@ -1,6 +1,7 @@
 //! The program end to end: what it records, and what is left after it was killed.
 
 mod crash;
+mod data;
 mod data_at_rest;
 mod faults;
 mod postgres;

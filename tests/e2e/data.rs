@@ -1,0 +1,307 @@
+//! `riglm db` and `riglm data`: what is stored of a client is handed out, and leaves the disk.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::binary;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::process;
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::odd_over_stdio;
+
+const ALICE: &str = "alice-5b1f";
+const BOB: &str = "bob-5b1f";
+
+/// A data directory, and where the database is.
+struct Place {
+    data_dir: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+impl Place {
+    fn sqlite() -> Self {
+        Self {
+            data_dir: TempDir::new().expect("a temporary folder can be made"),
+            environment: Vec::new(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.data_dir.path()
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = process::command(binary::riglm(), arguments);
+        command.arg("--data-dir").arg(self.path());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(std::process::Stdio::null());
+        tokio::time::timeout(Duration::from_mins(1), command.output())
+            .await
+            .expect("the command ends in time")
+            .expect("the command can be run")
+    }
+
+    /// Returns what a command prints that succeeds.
+    async fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "riglm {arguments:?}: {said}");
+        String::from_utf8(output.stdout).expect("results are text")
+    }
+
+    async fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.text(arguments).await;
+        serde_json::from_str(&text).expect("the result is JSON")
+    }
+
+    /// Starts a proxy and has two clients call tools; both stay connected.
+    async fn used(&self) -> Riglm {
+        let options = Options {
+            environment: self.environment.clone(),
+            ..Options::default()
+        };
+        let riglm = Riglm::serve(&odd_over_stdio(), self.path(), &options).await;
+        for (name, tools) in [(ALICE, ["echo", "empty"]), (BOB, ["empty", "echo"])] {
+            let client = riglm.client(Answers::full());
+            let hello = initialize("0", "2025-11-25").replace("raw-client", name);
+            client.initialize(&hello).await;
+            client.request(&request("\"l\"", "tools/list")).await;
+            for (n, tool) in tools.into_iter().enumerate() {
+                client
+                    .request(&call(&(n + 1).to_string(), tool, "{}"))
+                    .await;
+            }
+        }
+        riglm
+    }
+
+    /// Returns the row of the only session of a client.
+    async fn session(&self, name: &str) -> Value {
+        let sessions = self.json(&["sessions", "--json"]).await;
+        let sessions = sessions.as_array().expect("sessions are a list");
+        let mut of_client = sessions.iter().filter(|row| row["client"] == name);
+        of_client.next().expect("the client has a session").clone()
+    }
+
+    async fn calls_of(&self, session: &str) -> Value {
+        self.json(&["calls", "--json", "--session", session]).await
+    }
+}
+
+fn text_of<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().expect("the value is text")
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    entries
+        .map(|entry| entry.expect("the entry can be read").path())
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+/// Returns the files that hold a client's name, its hash as text or bytes, or its session.
+fn holding(folder: &Path, name: &str, session: &Value) -> Vec<PathBuf> {
+    let bytes_of = |hexadecimal: &str| -> Vec<u8> {
+        let digits: Vec<u8> = hexadecimal.bytes().filter(|byte| *byte != b'-').collect();
+        let pairs = digits.chunks(2).map(|pair| String::from_utf8_lossy(pair));
+        pairs
+            .map(|pair| u8::from_str_radix(&pair, 16).expect("the text is hexadecimal"))
+            .collect()
+    };
+    let (hash, id) = (text_of(session, "client_id"), text_of(session, "id"));
+    let needles = [
+        name.as_bytes().to_vec(),
+        hash.as_bytes().to_vec(),
+        bytes_of(hash),
+        id.as_bytes().to_vec(),
+        bytes_of(id),
+    ];
+    let mut found = files(folder);
+    found.retain(|path| {
+        let content = std::fs::read(path).unwrap_or_default();
+        let has = |needle: &Vec<u8>| content.windows(needle.len()).any(|part| part == needle);
+        needles.iter().any(has)
+    });
+    found
+}
+
+/// Exports and deletes one of two clients while the proxy runs.
+async fn one_client_goes(place: &Place) -> (Riglm, Value) {
+    let riglm = place.used().await;
+    let (alice, bob) = (place.session(ALICE).await, place.session(BOB).await);
+    let (alice_id, bob_id) = (text_of(&alice, "id"), text_of(&bob, "id"));
+    let calls_of_bob = place.calls_of(bob_id).await;
+    assert_eq!(calls_of_bob.as_array().map(Vec::len), Some(2));
+
+    let by_name = place.text(&["data", "export", "--client", ALICE]).await;
+    let hash = text_of(&alice, "client_id");
+    assert_eq!(
+        by_name,
+        place.text(&["data", "export", "--client", hash]).await
+    );
+    let mut kinds = BTreeSet::new();
+    for line in by_name.lines() {
+        let line: Value = serde_json::from_str(line).expect("a line is JSON");
+        kinds.insert(text_of(&line, "kind").to_owned());
+        assert!(line["row"].is_object(), "{line}");
+    }
+    assert!(
+        kinds.contains("session") && kinds.contains("call"),
+        "{kinds:?}"
+    );
+    assert_eq!(by_name.matches(r#""kind":"call""#).count(), 2);
+    assert!(
+        by_name.contains(alice_id) && !by_name.contains(bob_id),
+        "{by_name}"
+    );
+
+    let deleted = place
+        .json(&["data", "delete", "--client", ALICE, "--yes", "--json"])
+        .await;
+    assert_eq!(
+        (&deleted["sessions"], &deleted["calls"]),
+        (&1.into(), &2.into())
+    );
+    assert_eq!(deleted["complete"], true);
+    assert_eq!(place.text(&["data", "export", "--client", ALICE]).await, "");
+    assert_eq!(place.calls_of(bob_id).await, calls_of_bob);
+    assert_eq!(place.text(&["calls", "--count"]).await.trim(), "2");
+
+    assert_eq!(place.text(&["db", "check"]).await, "ok\n");
+    let rebuilt = place.json(&["db", "rebuild", "--json"]).await;
+    assert_eq!(rebuilt["calls"], 2);
+    assert_eq!(place.calls_of(bob_id).await, calls_of_bob);
+    assert_eq!(place.text(&["db", "check"]).await, "ok\n");
+    let status = place.json(&["db", "status", "--json"]).await;
+    assert_eq!(
+        (&status["sessions"], &status["calls"]),
+        (&1.into(), &2.into())
+    );
+    assert_eq!(status["schema_found"], status["schema_known"]);
+    (riglm, alice)
+}
+
+#[tokio::test]
+async fn what_is_stored_of_a_client_leaves_the_disk_and_other_clients_keep_theirs() {
+    let place = Place::sqlite();
+    let (mut riglm, alice) = one_client_goes(&place).await;
+    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    riglm.stop().await;
+    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    let bob = place.session(BOB).await;
+    assert!(!holding(place.path(), BOB, &bob).is_empty());
+}
+
+#[tokio::test]
+async fn what_a_killed_proxy_left_in_the_spool_is_removed_too() {
+    let place = Place::sqlite();
+    let riglm = place.used().await;
+    let alice = place.session(ALICE).await;
+    riglm.process.signal(rustix::process::Signal::KILL);
+    drop(riglm);
+    let hash = text_of(&alice, "client_id");
+    place
+        .text(&["data", "delete", "--client", hash, "--yes"])
+        .await;
+    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    assert_eq!(place.text(&["calls", "--count"]).await.trim(), "2");
+}
+
+#[tokio::test]
+async fn an_export_goes_to_a_file_of_its_owner_and_replaces_none() {
+    let place = Place::sqlite();
+    let _riglm = place.used().await;
+    let file = place.path().join("alice.jsonl");
+    let path = file.to_str().expect("the path is text");
+    let export = ["data", "export", "--client", ALICE, "--output", path];
+    place.text(&export).await;
+    let rows = std::fs::read_to_string(&file).expect("the file is there");
+    assert_eq!(rows, place.text(&export[..4]).await);
+    let mode = file
+        .metadata()
+        .expect("the file is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(place.run(&export).await.status.code(), Some(1));
+    assert_eq!(
+        std::fs::read_to_string(&file).expect("the file is there"),
+        rows
+    );
+}
+
+#[tokio::test]
+async fn a_store_is_made_looked_at_and_purged_by_commands() {
+    let place = Place::sqlite();
+    let before = place.json(&["db", "status", "--json"]).await;
+    assert_eq!(
+        (&before["schema_found"], &before["calls"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(files(place.path()), Vec::<PathBuf>::new());
+    let migrated = place.json(&["db", "migrate", "--json"]).await;
+    assert_eq!(migrated["from"], 0);
+    assert_eq!(migrated["to"], before["schema_known"]);
+    let after = place.json(&["db", "status", "--json"]).await;
+    assert_eq!(after["schema_found"], before["schema_known"]);
+    assert_eq!(after["backend"], "sqlite");
+    assert!(text_of(&after, "place").ends_with("riglm.db"));
+    let _riglm = place.used().await;
+    let purged = place
+        .json(&["db", "purge", "--older-than", "1", "--json"])
+        .await;
+    assert_eq!(purged["calls"], 0);
+    assert_eq!(place.text(&["calls", "--count"]).await.trim(), "4");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn what_is_stored_of_a_client_leaves_a_server() {
+    let url = std::env::var("RIGLM_TEST_POSTGRES_URL").expect("RIGLM_TEST_POSTGRES_URL is set");
+    let schema = format!("riglm_e2e_{}", std::process::id());
+    let variables = [
+        ("BACKEND", "postgres"),
+        ("POSTGRES__URL", &url),
+        ("POSTGRES__SCHEMA", &schema),
+    ];
+    let place = Place {
+        environment: variables
+            .map(|(key, value)| (format!("RIGLM__STORAGE__{key}"), value.to_owned()))
+            .into(),
+        ..Place::sqlite()
+    };
+    let (mut riglm, alice) = one_client_goes(&place).await;
+    let status = place.json(&["db", "status", "--json"]).await;
+    assert_eq!(status["backend"], "postgres");
+    assert!(!text_of(&status, "place").contains('@'), "{status}");
+    riglm.stop().await;
+    assert_eq!(holding(place.path(), ALICE, &alice), Vec::<PathBuf>::new());
+    let tool = |program: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        let output = command.args(arguments).arg(&url).output();
+        let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+        assert!(output.status.success(), "{program}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let dump = tool("pg_dump", &["--schema", &schema]);
+    let drop = format!("DROP SCHEMA {schema} CASCADE");
+    tool("psql", &["--quiet", "--command", &drop]);
+    assert!(dump.contains(BOB));
+    for needle in [ALICE, text_of(&alice, "client_id"), text_of(&alice, "id")] {
+        assert!(!dump.contains(needle), "{needle}");
+    }
+}
