@@ -56,7 +56,7 @@ fn has_what_the_backend_needs(storage: &StorageConfig) -> Result<(), validator::
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordingConfig {
-    /// What happens to a call that cannot be recorded.
+    /// Whether calls are recorded, and what happens to one that cannot be.
     pub mode: RecordingMode,
     /// What a record survives once its call is answered.
     pub durability: Durability,
@@ -94,7 +94,7 @@ impl Default for RecordingConfig {
     }
 }
 
-/// What happens to a call that cannot be recorded.
+/// Whether calls are recorded, and what happens to one that cannot be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingMode {
@@ -103,6 +103,8 @@ pub enum RecordingMode {
     BestEffort,
     /// It is refused.
     Required,
+    /// It goes on: nothing is recorded at all.
+    Off,
 }
 
 /// What a record survives.
@@ -152,6 +154,8 @@ mod tests {
         assert_eq!(recording.tokens, TokenSizes::Estimated);
         assert_eq!(recording.mode, RecordingMode::Required);
         assert_eq!(recording.durability, Durability::Power);
+        let recording: RecordingConfig = serde_json::from_str(r#"{"mode":"off"}"#).unwrap();
+        assert_eq!(recording.mode, RecordingMode::Off);
         let error = serde_json::from_str::<RecordingConfig>(r#"{"durabilty":"power"}"#);
         assert!(error.unwrap_err().to_string().contains("durabilty"));
     }

@@ -19,6 +19,7 @@ mod repository;
 mod sink;
 mod spool;
 mod store;
+mod unrecorded;
 mod value;
 
 pub use config::{
@@ -31,3 +32,4 @@ pub use inspect::{Inspection, inspect, migrate};
 pub use key::keyed_hasher;
 pub use spool::{SpoolJournal, SpoolOptions};
 pub use store::Store;
+pub use unrecorded::NoJournal;

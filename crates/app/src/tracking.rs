@@ -7,4 +7,6 @@ mod token_meter;
 mod watched_journal;
 
 pub(crate) use recorder::micros;
-pub use recorder::{CallDetails, Recorder, RecorderOptions, RecordingRefused, SessionDetails};
+pub use recorder::{
+    CallDetails, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused, SessionDetails,
+};

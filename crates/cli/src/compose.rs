@@ -16,15 +16,16 @@ use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::{O200kTokenCounter, predictor_from};
-use riglm_adapters_storage::{RecordingConfig, RecordingMode, Storage, TokenSizes};
+use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::{Proxy, ProxyParts, Upstream, UpstreamState};
-use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
 use riglm_domain::admission::Admission;
+use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId};
-use riglm_ports::analytics::JournalCondition;
+use riglm_ports::analytics::{Journal, JournalCondition};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
 use tokio::sync::Notify;
@@ -42,7 +43,7 @@ pub struct Core {
     pub proxy: Arc<Proxy>,
     upstreams: Arc<Upstreams>,
     current: Vec<Upstream>,
-    storage: Arc<Storage>,
+    storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -56,20 +57,12 @@ pub struct Core {
 pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let run = RunId::new(clock.now(), entropy()?);
-    let storage = riglm_adapters_storage::open(
-        &config.storage,
-        &config.recording,
-        &config.data_dir,
-        run,
-        &*clock,
-    )
-    .await?;
-    let storage = Arc::new(storage);
-    let hasher = riglm_adapters_storage::keyed_hasher(&config.data_dir)?;
+    let storage = storage_from(config, run, &*clock).await?;
+    let hasher = hasher_from(config)?;
     let options = recorder_options(&config.recording, &config.logging);
-    let journal = Arc::clone(&storage.journal);
+    let journal = journal_of(storage.as_deref());
     let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
-    let recorder = Arc::new(with_token_sizes(recorder, config.recording.tokens)?);
+    let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
     let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
     let current = upstreams.build(config.upstreams()?, &[])?;
     let proxy = Arc::new(Proxy::new(ProxyParts {
@@ -86,16 +79,18 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         stop.clone()
             .run_until_cancelled_owned(async move { watch.keep_watch().await }),
     );
-    let retention = Retention {
-        store: Arc::new(storage.store.clone()),
-        clock,
-        keep: config.recording.retention(),
-    };
-    tasks.spawn(retention.run(stop.clone()));
+    if let Some(storage) = &storage {
+        let retention = Retention {
+            store: Arc::new(storage.store.clone()),
+            clock,
+            keep: config.recording.retention(),
+        };
+        tasks.spawn(retention.run(stop.clone()));
+    }
     let source = HealthSource {
         version: env!("CARGO_PKG_VERSION"),
         upstreams: upstream_states(&proxy),
-        store: store_state(&storage),
+        store: store_state(storage.as_ref()),
     };
     start_control(&config.control, source, &stop, &tasks).await?;
     Ok(Core {
@@ -133,7 +128,9 @@ impl Core {
         self.tasks.close();
         self.tasks.wait().await;
         self.recorder.close().await;
-        self.storage.close().await;
+        if let Some(storage) = self.storage {
+            storage.close().await;
+        }
     }
 }
 
@@ -190,21 +187,57 @@ impl Running {
     }
 }
 
+/// Opens the store, unless nothing is recorded.
+async fn storage_from(
+    config: &Config,
+    run: RunId,
+    clock: &dyn Clock,
+) -> anyhow::Result<Option<Arc<Storage>>> {
+    if config.recording.mode == RecordingMode::Off {
+        return Ok(None);
+    }
+    let (storage, recording) = (&config.storage, &config.recording);
+    let opening = riglm_adapters_storage::open(storage, recording, &config.data_dir, run, clock);
+    Ok(Some(Arc::new(opening.await?)))
+}
+
+fn journal_of(storage: Option<&Storage>) -> Arc<dyn Journal> {
+    match storage {
+        Some(storage) => Arc::clone(&storage.journal),
+        None => Arc::new(NoJournal),
+    }
+}
+
+/// Returns the hasher under the key of the installation. Where nothing is recorded there need be
+/// none: the key is a new one then, and no file is written.
+fn hasher_from(config: &Config) -> anyhow::Result<KeyedHasher> {
+    if config.recording.mode != RecordingMode::Off {
+        return Ok(riglm_adapters_storage::keyed_hasher(&config.data_dir)?);
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).context("failed to get random numbers")?;
+    Ok(KeyedHasher::new(&key))
+}
+
 fn recorder_options(recording: &RecordingConfig, logging: &LoggingConfig) -> RecorderOptions {
     RecorderOptions {
-        is_required: recording.mode == RecordingMode::Required,
+        policy: match recording.mode {
+            RecordingMode::Off => RecordingPolicy::Off,
+            RecordingMode::BestEffort => RecordingPolicy::BestEffort,
+            RecordingMode::Required => RecordingPolicy::Required,
+        },
         include_arguments: logging.include_arguments,
         include_results: logging.include_results,
     }
 }
 
-fn with_token_sizes(recorder: Recorder, sizes: TokenSizes) -> anyhow::Result<Recorder> {
-    match sizes {
-        TokenSizes::Counted => recorder
-            .with_token_counter(Arc::new(O200kTokenCounter))
-            .context("failed to start counting tokens"),
-        TokenSizes::Estimated => Ok(recorder),
+fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::Result<Recorder> {
+    if recording.mode == RecordingMode::Off || recording.tokens == TokenSizes::Estimated {
+        return Ok(recorder);
     }
+    recorder
+        .with_token_counter(Arc::new(O200kTokenCounter))
+        .context("failed to start counting tokens")
 }
 
 fn admission_from(listen: &ListenConfig) -> Admission {
@@ -257,18 +290,25 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
 }
 
 /// Returns what the control server asks for the store.
-fn store_state(storage: &Arc<Storage>) -> ControlStore {
-    let storage = Arc::clone(storage);
-    Arc::new(move || StoreHealth {
-        condition: match (storage.condition(), storage.damage()) {
-            (JournalCondition::Behind { reason }, _) => StoreCondition::Degraded { reason },
-            (JournalCondition::Sound, Some(damage)) => StoreCondition::Degraded {
-                reason: damage.into(),
-            },
-            (JournalCondition::Sound, None) => StoreCondition::Ok,
+fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
+    let storage = storage.cloned();
+    Arc::new(move || match &storage {
+        None => StoreHealth {
+            condition: StoreCondition::Off,
+            waiting_bytes: 0,
+            dropped_records: 0,
         },
-        waiting_bytes: storage.waiting_bytes(),
-        dropped_records: storage.dropped_records(),
+        Some(storage) => StoreHealth {
+            condition: match (storage.condition(), storage.damage()) {
+                (JournalCondition::Behind { reason }, _) => StoreCondition::Degraded { reason },
+                (JournalCondition::Sound, Some(damage)) => StoreCondition::Degraded {
+                    reason: damage.into(),
+                },
+                (JournalCondition::Sound, None) => StoreCondition::Ok,
+            },
+            waiting_bytes: storage.waiting_bytes(),
+            dropped_records: storage.dropped_records(),
+        },
     })
 }
 

@@ -74,6 +74,40 @@ fn the_demonstration_succeeds_and_shows_what_was_recorded() {
 }
 
 #[test]
+fn nothing_is_recorded_or_written_while_recording_is_off() {
+    let directory = temporary();
+    let session = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+        r#""capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add_note","arguments":{"text":"a"}}}"#,
+        "\n",
+    );
+    let run = |arguments: &[&str], input: &str| {
+        let output = riglm(directory.path(), arguments, input);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).trim_end().to_owned()
+    };
+    let serve = |mode: &str| {
+        let text = format!("data_dir = \"data\"\n[recording]\nmode = \"{mode}\"\n");
+        std::fs::write(directory.path().join("riglm.toml"), text).unwrap();
+        let server = ["--", PROGRAM, "__demo-server", "notes"];
+        let serve = ["serve", "--stdio", "--control", "off"];
+        let answers = run(&[serve, server].concat(), session);
+        assert_eq!(answers.lines().count(), 2, "{answers}");
+    };
+    serve("off");
+    assert!(!directory.path().join("data").exists());
+    serve("required");
+    assert_eq!(run(&["calls", "--count"], ""), "1");
+    serve("off");
+    assert_eq!(run(&["calls", "--count"], ""), "1");
+    let sessions: serde_json::Value =
+        serde_json::from_str(&run(&["sessions", "--json"], "")).unwrap();
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn calls_over_standard_input_and_output_are_recorded_and_listed() {
     let directory = temporary();
     let session = concat!(

@@ -63,6 +63,8 @@ pub enum StoreCondition {
         /// Why.
         reason: String,
     },
+    /// Nothing is recorded.
+    Off,
 }
 
 /// What the answer is made of.

@@ -140,6 +140,19 @@ async fn health_is_degraded_while_records_do_not_get_to_the_database() {
 }
 
 #[tokio::test]
+async fn health_is_ok_where_nothing_is_recorded() {
+    let store = StoreHealth {
+        condition: StoreCondition::Off,
+        ..sound_store()
+    };
+    let (_, _, body) = ask_about(&[], &store, "GET", "/health", &[]).await;
+    assert_eq!(
+        (&body["status"], &body["store"]["status"]),
+        (&"ok".into(), &"off".into())
+    );
+}
+
+#[tokio::test]
 async fn other_paths_and_methods_are_problems() {
     let (status, media_type, body) = ask("GET", "/nothing", &[]).await;
     assert_eq!(

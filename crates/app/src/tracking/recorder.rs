@@ -31,12 +31,24 @@ const MAX_STORED_BYTES: usize = 64 << 10;
 /// What is recorded beyond the rows themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecorderOptions {
-    /// Refuse calls that cannot be recorded instead of forwarding them.
-    pub is_required: bool,
+    /// Whether calls are recorded, and what becomes of one that cannot be.
+    pub policy: RecordingPolicy,
     /// Store arguments with secrets removed.
     pub include_arguments: bool,
     /// Store results with secrets removed.
     pub include_results: bool,
+}
+
+/// Whether calls are recorded, and what becomes of one that cannot be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordingPolicy {
+    /// The journal keeps nothing, so that records of calls are not even made.
+    Off,
+    /// It is forwarded.
+    #[default]
+    BestEffort,
+    /// It is refused.
+    Required,
 }
 
 /// A call could not be recorded, and recording is required.
@@ -206,11 +218,16 @@ impl Recorder {
         &self,
         details: CallDetails<'_>,
     ) -> Result<InvocationId, RecordingRefused> {
-        if self.options.is_required && !self.journal.is_sound() {
+        let is_required = self.options.policy == RecordingPolicy::Required;
+        if is_required && !self.journal.is_sound() {
             return Err(RecordingRefused);
         }
+        let id = InvocationId::new(details.started_at, self.entropy.next());
+        if self.options.policy == RecordingPolicy::Off {
+            return Ok(id);
+        }
         let invocation = Invocation {
-            id: InvocationId::new(details.started_at, self.entropy.next()),
+            id,
             session: details.session,
             principal: details.principal.clone(),
             upstream: details.upstream.clone(),
@@ -229,8 +246,7 @@ impl Recorder {
             list_epoch: None,
             context: None,
         };
-        let id = invocation.id;
-        if !self.append(&Record::CallOpened(invocation)).await && self.options.is_required {
+        if !self.append(&Record::CallOpened(invocation)).await && is_required {
             return Err(RecordingRefused);
         }
         // A call without arguments has a request of 0 tokens.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use riglm_app::tracking::RecorderOptions;
+use riglm_app::tracking::{RecorderOptions, RecordingPolicy};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
@@ -156,9 +156,10 @@ async fn the_three_kinds_of_failure_are_errors_and_pass_as_they_are() {
 
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_goes_on_unless_recording_is_required() {
-    for is_required in [false, true] {
+    for policy in [RecordingPolicy::BestEffort, RecordingPolicy::Required] {
+        let is_required = policy == RecordingPolicy::Required;
         let options = RecorderOptions {
-            is_required,
+            policy,
             ..RecorderOptions::default()
         };
         let scene = Setup {
@@ -207,11 +208,12 @@ impl Journal for PatientJournal {
 
 #[tokio::test]
 async fn calls_are_refused_while_the_journal_is_behind_if_recording_is_required() {
-    for is_required in [false, true] {
+    for policy in [RecordingPolicy::BestEffort, RecordingPolicy::Required] {
+        let is_required = policy == RecordingPolicy::Required;
         let journal = Arc::new(PatientJournal::default());
         let scene = Setup {
             options: RecorderOptions {
-                is_required,
+                policy,
                 ..RecorderOptions::default()
             },
             store: journal.store.clone(),
@@ -231,6 +233,25 @@ async fn calls_are_refused_while_the_journal_is_behind_if_recording_is_required(
         scene.send(&call(2)).await;
         assert_eq!(scene.outcomes().await.len(), n_recorded + 1);
     }
+}
+
+#[tokio::test]
+async fn a_call_is_forwarded_and_answered_without_a_record_where_recording_is_off() {
+    let options = RecorderOptions {
+        policy: RecordingPolicy::Off,
+        ..RecorderOptions::default()
+    };
+    let scene = Setup {
+        options,
+        ..Setup::default()
+    }
+    .scene();
+    scene.send(HELLO).await;
+    scene.send(&call(1)).await;
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    scene.upstream.say(answer, None).await;
+    assert_eq!(scene.last(), answer);
+    assert_eq!(scene.outcomes().await, []);
 }
 
 #[tokio::test]
