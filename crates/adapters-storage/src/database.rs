@@ -64,7 +64,7 @@ impl Database {
             Self::Sqlite(database) => database.rows(statement.sqlite, parameter).await,
             Self::Postgres(database) => database.rows(statement.postgres, parameter).await,
         };
-        decoded(statement, rows.map_err(doing("read rows"))?)
+        decoded(statement, &rows.map_err(doing("read rows"))?)
     }
 
     /// Runs a statement that gives one row at most.
@@ -119,14 +119,12 @@ impl Transaction {
     ) -> Result<Vec<T>, StoreError> {
         let parameter = encoded(parameter)?;
         let rows = match self {
-            Self::Sqlite(connection) => {
-                sqlite::rows(&mut **connection, statement.sqlite, parameter).await
-            }
+            Self::Sqlite(connection) => sqlite::rows(connection, statement.sqlite, parameter).await,
             Self::Postgres(connection) => {
-                postgres::rows(&mut **connection, statement.postgres, parameter).await
+                postgres::rows(connection, statement.postgres, parameter).await
             }
         };
-        decoded(statement, rows.map_err(doing("read rows"))?)
+        decoded(statement, &rows.map_err(doing("read rows"))?)
     }
 
     /// Runs a statement that gives one row at most.
@@ -162,10 +160,10 @@ impl Transaction {
     async fn run(&mut self, statement: &Statement, parameter: String) -> Result<u64, StoreError> {
         match self {
             Self::Sqlite(connection) => {
-                sqlite::execute(&mut **connection, statement.sqlite, parameter).await
+                sqlite::execute(connection, statement.sqlite, parameter).await
             }
             Self::Postgres(connection) => {
-                postgres::execute(&mut **connection, statement.postgres, parameter).await
+                postgres::execute(connection, statement.postgres, parameter).await
             }
         }
         .map_err(doing("write rows"))
@@ -207,7 +205,7 @@ fn encoded(parameter: &impl Serialize) -> Result<String, StoreError> {
 
 fn decoded<T: DeserializeOwned>(
     statement: &Statement,
-    rows: Vec<String>,
+    rows: &[String],
 ) -> Result<Vec<T>, StoreError> {
     rows.iter()
         .map(|row| {

@@ -218,7 +218,7 @@ pub struct PurgeArgs {
     /// Where the store is.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// How old what is removed must be, in days [default: recording.retention_days]
+    /// How old what is removed must be, in days [default: `recording.retention_days`]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub older_than: Option<u32>,
 }

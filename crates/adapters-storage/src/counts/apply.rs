@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::principal::Principal;
@@ -237,7 +238,7 @@ pub(crate) async fn apply(
     )
     .await?;
     let pairs = change.pairs.iter().map(|((principal, a, b), count)| {
-        let added_at = count.added_at.map_or(i64::MIN, |at| at.as_microsecond());
+        let added_at = count.added_at.map_or(i64::MIN, Timestamp::as_microsecond);
         (principal, a, b, count.n_sessions, count.distance, added_at)
     });
     add(transaction, &ADD_PAIRS, &DROP_PAIRS, pairs, |row| row.3).await?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use riglm_ports::analytics::StoreError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::migrate::{newest, postgres_version, sqlite_version};
 use crate::config::PostgresConfig;
@@ -58,9 +58,10 @@ pub(crate) async fn sqlite(path: &Path) -> Result<Contents, StoreError> {
             .connect()
             .await?;
         let version = sqlite_version(&mut connection).await?;
-        let counts = match is_countable(version) {
-            true => Some(sqlx::query_as(COUNT).fetch_one(&mut connection).await?),
-            false => None,
+        let counts = if is_countable(version) {
+            Some(sqlx::query_as(COUNT).fetch_one(&mut connection).await?)
+        } else {
+            None
         };
         connection.close().await?;
         Ok::<_, sqlx::Error>(Contents::new(version, counts))
@@ -89,13 +90,10 @@ pub(crate) async fn postgres(config: &PostgresConfig) -> Result<(String, Content
             .execute(&mut connection)
             .await?;
         let version = postgres_version(&mut connection, &config.schema).await?;
-        let counts = match is_countable(version) {
-            true => Some(
-                sqlx::query_as(AssertSqlSafe(COUNT))
-                    .fetch_one(&mut connection)
-                    .await?,
-            ),
-            false => None,
+        let counts = if is_countable(version) {
+            Some(sqlx::query_as(COUNT).fetch_one(&mut connection).await?)
+        } else {
+            None
         };
         connection.close().await?;
         Ok::<_, sqlx::Error>(Contents::new(version, counts))

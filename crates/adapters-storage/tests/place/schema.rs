@@ -58,6 +58,6 @@ impl Drop for Schema {
 
 /// Returns the address of the database of the tests.
 pub(crate) fn url() -> String {
-    let name = "RIGLM_TEST_POSTGRES_URL";
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+    std::env::var("RIGLM_TEST_POSTGRES_URL")
+        .expect("RIGLM_TEST_POSTGRES_URL has the address of a database")
 }

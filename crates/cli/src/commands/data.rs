@@ -42,37 +42,28 @@ pub(super) async fn run(config: &Config, command: &DataCommand) -> anyhow::Resul
 async fn export(config: &Config, arguments: &ExportArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let clients = ClientSelector(arguments.client.clone());
-    let n_rows = match &arguments.output {
-        Some(path) => {
-            let file = created(path)?;
-            let mut lines = Lines::new(BufWriter::new(file));
-            store.export(&clients, &mut |row| lines.take(&row)).await?;
-            let failed = || format!("failed to write {}", path.display());
-            lines.finish().with_context(failed)?
-        }
-        None => {
-            let mut lines = Lines::new(io::stdout());
-            store.export(&clients, &mut |row| lines.take(&row)).await?;
-            match lines.finish() {
-                // A reader that has gone away has seen what it wanted to see.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written.context("failed to write to standard output")?,
-            }
+    let n_rows = if let Some(path) = &arguments.output {
+        let mut lines = Lines::new(BufWriter::new(created(path)?));
+        store.export(&clients, &mut |row| lines.take(&row)).await?;
+        let failed = || format!("failed to write {}", path.display());
+        lines.finish().with_context(failed)?
+    } else {
+        let mut lines = Lines::new(io::stdout());
+        store.export(&clients, &mut |row| lines.take(&row)).await?;
+        match lines.finish() {
+            // A reader that has gone away has seen what it wanted to see.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.context("failed to write to standard output")?,
         }
     };
     store.close().await;
-    match &arguments.output {
-        Some(path) => {
-            let text = format!(
-                "wrote {n_rows} rows to {}",
-                printable(&path.display().to_string())
-            );
-            show(arguments.store.json, &json!({"rows": n_rows}), &text)
-        }
-        None => {
-            note(&format!("{n_rows} rows"));
-            Ok(())
-        }
+    if let Some(path) = &arguments.output {
+        let path = printable(&path.display().to_string());
+        let text = format!("wrote {n_rows} rows to {path}");
+        show(arguments.store.json, &json!({"rows": n_rows}), &text)
+    } else {
+        note(&format!("{n_rows} rows"));
+        Ok(())
     }
 }
 

@@ -18,8 +18,10 @@ impl DbCommand {
     /// Returns where the store is, and in which form results are printed.
     pub(super) fn store(&self) -> &StoreArgs {
         match self {
-            Self::Migrate(store) | Self::Status(store) | Self::Check(store) => store,
-            Self::Rebuild(store) => store,
+            Self::Migrate(store)
+            | Self::Status(store)
+            | Self::Check(store)
+            | Self::Rebuild(store) => store,
             Self::Purge(arguments) => &arguments.store,
         }
     }
