@@ -149,7 +149,7 @@ fn call(n: u64, at: Timestamp) -> [Record; 2] {
     };
     let end = InvocationEnd {
         id: call.id,
-        outcome: if n % 20 == 0 {
+        outcome: if n.is_multiple_of(20) {
             Outcome::Error
         } else {
             Outcome::Ok

@@ -61,31 +61,6 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
              letters, digits, '-', '_' and '.'",
         ),
         (
-            "[storage]\nbackend = \"postgres\"\n",
-            "riglm.toml: storage: backend postgres needs postgres.url",
-        ),
-        (
-            "[storage.postgres]\nurl = \"mysql://a/b\"\n",
-            "riglm.toml: storage.postgres: url must begin with postgres:// or postgresql://",
-        ),
-        (
-            "[storage.postgres]\nmax_connections = 1\n",
-            "riglm.toml: storage.postgres.max_connections: expected a value from 2 to 100",
-        ),
-        (
-            "[storage.postgres]\ntls = \"prefer\"\n",
-            "riglm.toml: storage.postgres.tls: unknown variant `prefer`, expected `verify-full` or \
-             `off`",
-        ),
-        (
-            "[storage.postgres]\nconnect_timeout = \"0s\"\n",
-            "riglm.toml: storage.postgres.connect_timeout: must be more than 0s",
-        ),
-        (
-            "[recording]\nretention_days = 36501\n",
-            "riglm.toml: recording.retention_days: expected a value of at most 36500",
-        ),
-        (
             "filtering = 5\n",
             "riglm.toml: filtering: expected a section",
         ),
@@ -115,6 +90,39 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
         yaml.starts_with("configuration file riglm.yaml is not valid YAML: "),
         "{yaml}"
     );
+}
+
+#[test]
+fn what_the_store_cannot_use_is_refused() {
+    for (text, refusal) in [
+        (
+            "[storage]\nbackend = \"postgres\"\n",
+            "riglm.toml: storage: backend postgres needs postgres.url",
+        ),
+        (
+            "[storage.postgres]\nurl = \"mysql://a/b\"\n",
+            "riglm.toml: storage.postgres: url must begin with postgres:// or postgresql://",
+        ),
+        (
+            "[storage.postgres]\nmax_connections = 1\n",
+            "riglm.toml: storage.postgres.max_connections: expected a value from 2 to 100",
+        ),
+        (
+            "[storage.postgres]\ntls = \"prefer\"\n",
+            "riglm.toml: storage.postgres.tls: unknown variant `prefer`, expected `verify-full` or \
+             `off`",
+        ),
+        (
+            "[storage.postgres]\nconnect_timeout = \"0s\"\n",
+            "riglm.toml: storage.postgres.connect_timeout: must be more than 0s",
+        ),
+        (
+            "[recording]\nretention_days = 36501\n",
+            "riglm.toml: recording.retention_days: expected a value of at most 36500",
+        ),
+    ] {
+        assert_eq!(toml_refusal(text), refusal);
+    }
 }
 
 #[test]
