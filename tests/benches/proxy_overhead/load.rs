@@ -72,11 +72,11 @@ pub(crate) struct Figures {
     pub(crate) cpu: f64,
 }
 
-pub(crate) fn merge(samples: Vec<Sample>) -> Figures {
+pub(crate) fn merge(samples: &[Sample]) -> Figures {
     let cpu: Duration = samples.iter().map(|sample| sample.cpu).sum();
     let mut all: Vec<Duration> = samples
-        .into_iter()
-        .flat_map(|sample| sample.latencies)
+        .iter()
+        .flat_map(|sample| sample.latencies.iter().copied())
         .collect();
     all.sort_unstable();
     let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
@@ -146,8 +146,9 @@ impl Target {
                 };
             assert!(is_whole && !answer.is_empty(), "{}: {answer:?}", self.name);
         }
-        // What a hop does after its reply belongs to the request as well.
-        tokio::time::sleep(Duration::from_millis(60)).await;
+        // What a hop does after its reply belongs to the request as well. Records are collected
+        // for a tenth of a second before they become rows.
+        tokio::time::sleep(Duration::from_millis(150)).await;
         Sample {
             latencies,
             cpu: self.cpu().saturating_sub(cpu_before),

@@ -8,15 +8,16 @@
 //! meets all of them. Absolute times mean little on a shared machine; the ratios hold.
 
 mod load;
+mod process;
 mod relay;
 mod report;
 mod upstream;
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use load::{Case, Target};
+use process::{Process, riglm_program};
 
 /// How often each target is measured for each case, unless `--rounds` says otherwise.
 const ROUNDS: usize = 8;
@@ -36,22 +37,7 @@ fn main() {
     let relay = start_relay(upstream);
     let data = tempfile::tempdir().expect("a temporary directory");
     let program = value_of("--riglm").map_or_else(riglm_program, PathBuf::from);
-    let riglm = Process::start(
-        Command::new(program)
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--control",
-                "off",
-                "--strategy",
-                "none",
-            ])
-            .args(["--upstream", &format!("http://{upstream}/mcp")])
-            .arg("--data-dir")
-            .arg(data.path())
-            .stderr(Stdio::piped()),
-    );
+    let riglm = Process::start(&mut process::serve(&program, upstream, data.path()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -77,48 +63,10 @@ fn main() {
                     samples.push(target.run(case, case.requests()).await);
                 }
             }
-            results.push((case, samples.map(load::merge)));
+            results.push((case, samples.map(|samples| load::merge(&samples))));
         }
         report::print(&results);
     });
-}
-
-/// A process that says on which port it listens.
-struct Process {
-    child: Child,
-    address: std::net::SocketAddr,
-}
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().expect("the process starts");
-        let stderr = child.stderr.take().expect("standard error is a pipe");
-        let mut lines = BufReader::new(stderr).lines();
-        let address = loop {
-            let line = lines
-                .next()
-                .expect("the process says where it listens")
-                .expect("UTF-8");
-            if let Some((_, rest)) = line.split_once("http://") {
-                break rest
-                    .split('/')
-                    .next()
-                    .unwrap_or(rest)
-                    .parse()
-                    .expect("an address");
-            }
-        };
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing left to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn start_relay(upstream: std::net::SocketAddr) -> Process {
@@ -128,18 +76,4 @@ fn start_relay(upstream: std::net::SocketAddr) -> Process {
             .args(["--relay", &upstream.to_string()])
             .stderr(Stdio::piped()),
     )
-}
-
-/// Returns the release build of riglm beside this bench's own build.
-fn riglm_program() -> PathBuf {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "-p", "riglm-cli"])
-        .status()
-        .expect("cargo runs");
-    assert!(built.success(), "riglm does not build");
-    let own = std::env::current_exe().expect("the path of this program");
-    own.ancestors()
-        .find(|path| path.ends_with("release"))
-        .expect("benches are built in a folder named release")
-        .join("riglm")
 }
