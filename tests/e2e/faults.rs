@@ -130,7 +130,9 @@ async fn calls(client: &RawClient, n: usize) -> usize {
 #[ignore = "needs root"]
 async fn calls_go_on_while_the_disk_is_full_and_what_is_lost_is_counted() {
     let disk = SmallDisk::new(8);
-    let (mut riglm, port) = serve(disk.path(), Options::default()).await;
+    // A call has two records then, and no further ones about its size.
+    let options = Options::configured("[recording]\ntokens = \"estimated\"\n");
+    let (mut riglm, port) = serve(disk.path(), options).await;
     let client = connected(&riglm).await;
     assert_eq!(calls(&client, 50).await, 50);
     let filler = disk.fill();

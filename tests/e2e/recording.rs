@@ -75,6 +75,11 @@ async fn a_row_has_the_promised_keys_and_values() {
             "outcome",
             "sequence",
             "source",
+            "request_bytes",
+            "response_bytes",
+            "request_tokens",
+            "response_tokens",
+            "tokens_estimated",
             "continues"
         ]
     );

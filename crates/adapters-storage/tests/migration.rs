@@ -1,8 +1,7 @@
 //! Databases of older versions are brought up to date, whatever happens on the way.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "what the tests share fails the test that uses it, and a child says when it is done"
+    reason = "what the tests share fails the test that uses it"
 )]
 
 #[path = "place/schema.rs"]

@@ -112,7 +112,15 @@ impl SqliteDatabase {
     pub(super) async fn begin(
         &self,
     ) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await
+        match self.writer.begin_with("BEGIN IMMEDIATE").await {
+            // When the disk is full SQLite gives a transaction up by itself, the driver goes on
+            // counting it, and its connection begins no other one.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                self.writer.acquire().await?.close().await?;
+                self.writer.begin_with("BEGIN IMMEDIATE").await
+            }
+            begun => begun,
+        }
     }
 
     pub(super) async fn begin_reading(
