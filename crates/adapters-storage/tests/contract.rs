@@ -45,4 +45,8 @@ async fn in_postgres() -> Fresh<Schema> {
 }
 
 riglm_ports::usage_store_contract!(sqlite, in_sqlite());
-riglm_ports::usage_store_contract!(postgres, in_postgres());
+riglm_ports::usage_store_contract!(
+    #[ignore = "needs PostgreSQL"]
+    postgres,
+    in_postgres()
+);
