@@ -12,6 +12,7 @@ use crate::odd_over_stdio;
 use crate::postgres::{Schema, as_texts};
 
 const N_CALLS: usize = 50;
+const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
 async fn call_on(riglm: &Riglm, mark: &str) {
     let client = riglm.client(Answers::full());
@@ -52,8 +53,13 @@ async fn two_proxies_record_in_one_schema_and_one_may_die() {
     tokio::join!(call_on(&first, "first"), call_on(&second, "second"));
     first.process.kill().await;
     call_on(&second, "later").await;
-    // What the killed one had not carried to the database stands in its own spool.
-    let read = outcomes(one.path(), &options).await;
+    // What the killed one had not carried to the database stands in its own spool, which reading
+    // carries there; what the living one has not, it carries in a moment.
+    let start = std::time::Instant::now();
+    let mut read = outcomes(one.path(), &options).await;
+    while read.len() < 3 * N_CALLS && start.elapsed() < DEADLINE {
+        read = outcomes(one.path(), &options).await;
+    }
     assert_eq!(read.len(), 3 * N_CALLS, "{read:?}");
     assert!(read.values().all(|outcome| outcome != "null"), "{read:?}");
     assert_eq!(second.stop().await, Some(0));

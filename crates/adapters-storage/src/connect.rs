@@ -38,8 +38,7 @@ impl Storage {
         self.spool.waiting_bytes()
     }
 
-    /// Returns what was wrong with the database at the start, if it was damaged and is another one
-    /// since.
+    /// Returns what was wrong with the database at the start, if it was damaged.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
@@ -86,7 +85,7 @@ pub async fn open(
     let (store, damage) = match storage.backend {
         Backend::Sqlite => {
             let path = sqlite_path(storage, data_dir);
-            damage::without(store, &path, clock.now()).await?
+            damage::without(store, &path, clock.now()).await
         }
         Backend::Postgres => (store, None),
     };
@@ -131,7 +130,8 @@ pub async fn open_reader(
     clock: &dyn Clock,
 ) -> Result<Store, StoreError> {
     std::fs::read_dir(data_dir).map_err(opening(data_dir))?;
-    let store = open_store(storage, data_dir, Durability::Process).await?;
+    // What dead runs wrote may have been promised to survive the loss of power, and their spool goes.
+    let store = open_store(storage, data_dir, Durability::Power).await?;
     spool::import(&spool_dir(data_dir), &store, clock.now()).await?;
     Ok(store)
 }

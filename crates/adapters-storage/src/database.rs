@@ -12,6 +12,8 @@ mod nul;
 mod postgres;
 mod sqlite;
 
+use std::time::Duration;
+
 use riglm_ports::analytics::StoreError;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer as _};
@@ -19,7 +21,7 @@ use serde::{Serialize, Serializer as _};
 pub(crate) use self::inspect::{Contents, postgres as inspect_postgres, sqlite as inspect_sqlite};
 pub(crate) use self::migrate::{backup_of, newest};
 pub(crate) use self::postgres::PostgresDatabase;
-pub(crate) use self::sqlite::SqliteDatabase;
+pub(crate) use self::sqlite::{Depth, SqliteDatabase};
 use crate::error::{doing, failing};
 
 /// A statement in the words of each database. The parameter is `?1` in one and `$1` in the other.
@@ -92,6 +94,15 @@ impl Database {
             Self::Postgres(database) => database.begin_reading().await.map(Transaction::Postgres),
         }
         .map_err(doing("begin to read"))
+    }
+
+    /// Returns how long a transaction may take before its connection counts as dead; `None` where
+    /// there is no connection that could die.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(database) => Some(database.deadline()),
+        }
     }
 
     /// Closes all connections; statements in progress end first.

@@ -11,6 +11,9 @@ use crate::connect::spool_dir;
 use crate::error::failing;
 use crate::spool;
 
+/// How long records of a running proxy are waited for before rows are removed again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// What a removal came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Erased {
@@ -19,6 +22,9 @@ pub struct Erased {
     /// Nothing of the clients is left, in the spool neither. Otherwise a running proxy still holds
     /// records of them.
     pub is_complete: bool,
+    /// A session of theirs had not ended. What it records from now on belongs to no session, and
+    /// is found by no later removal.
+    pub has_open_session: bool,
 }
 
 /// Removes all that is stored of the clients, rows and what will become rows.
@@ -42,11 +48,14 @@ pub async fn erase<S: ClientData + RecordSink>(
     let deadline = Instant::now() + within;
     let mut texts = vec![within_json(&clients.0)];
     let mut deleted = Deleted::default();
+    let mut has_open = false;
     loop {
         spool::import(&spool_dir, store, clock.now()).await?;
         // What is still on its way would become rows again after they were removed.
         let has_arrived = spool::passed(&spool_dir, deadline).await;
-        texts.extend(sessions_of(store, clients).await?);
+        let sessions = sessions_of(store, clients).await?;
+        has_open |= sessions.iter().any(|session| session.is_open);
+        texts.extend(sessions.into_iter().map(|session| session.id));
         add(&mut deleted, store.delete(clients).await?);
         let is_gone = spool::passed(&spool_dir, deadline).await;
         let is_complete = has_arrived.map_err(failing(reading))?
@@ -57,21 +66,38 @@ pub async fn erase<S: ClientData + RecordSink>(
             return Ok(Erased {
                 deleted,
                 is_complete,
+                has_open_session: has_open,
             });
         }
+        tokio::time::sleep(AGAIN_AFTER).await;
     }
 }
 
-/// Returns the ids of the clients' sessions, under which their calls stand in the spool.
+/// A session of a client.
+struct ClientSession {
+    /// Its identifier, under which its calls stand in the spool.
+    id: String,
+    /// It has not ended.
+    is_open: bool,
+}
+
 async fn sessions_of(
     store: &impl ClientData,
     clients: &ClientSelector,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<ClientSession>, StoreError> {
     let mut sessions = Vec::new();
     store
         .export(clients, &mut |row| {
             let id = row.row.get("id").and_then(|id| id.as_str());
-            sessions.extend(id.filter(|_| row.kind == "session").map(str::to_owned));
+            let is_open = row
+                .row
+                .get("ended_at")
+                .is_none_or(serde_json::Value::is_null);
+            let session = id.filter(|_| row.kind == "session");
+            sessions.extend(session.map(|id| ClientSession {
+                id: id.to_owned(),
+                is_open,
+            }));
             // Sessions come first.
             row.kind == "session"
         })

@@ -19,6 +19,7 @@ use riglm_ports::analytics::{RecordSink, StoreError};
 use self::fold::Folded;
 use crate::counts;
 use crate::database::{Database, Transaction, WriteLock};
+use crate::error::failing;
 use crate::repository::{
     context, exchange, feedback, invocation, list_shown, recommendation, search, session,
     tool_definition,
@@ -31,7 +32,17 @@ impl RecordSink for Store {
         if records.is_empty() {
             return Ok(());
         }
-        let applied = apply(self.database().await?, records).await;
+        let database = self.database().await?;
+        let applying = apply(database, records);
+        let applied = match database.deadline() {
+            None => applying.await,
+            // A server that is cut off in the middle of a transaction never answers; its
+            // connection is given up, and the next attempt has another one.
+            Some(deadline) => match tokio::time::timeout(deadline, applying).await {
+                Ok(applied) => applied,
+                Err(elapsed) => Err(failing("write records in time")(elapsed)),
+            },
+        };
         self.noting_damage(applied)
     }
 }

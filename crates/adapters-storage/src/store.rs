@@ -8,8 +8,8 @@ use tokio::sync::OnceCell;
 
 use crate::config::{Durability, PostgresConfig};
 use crate::damage;
-use crate::database::{Database, PostgresDatabase, SqliteDatabase};
-use crate::error::is_damage;
+use crate::database::{Database, Depth, PostgresDatabase, SqliteDatabase};
+use crate::error::{failing, is_damage};
 
 /// Everything that is stored, in SQLite or PostgreSQL. Implements every repository, the sink of
 /// records and the upkeep.
@@ -88,13 +88,17 @@ impl Store {
     }
 
     /// Returns what is wrong with the file of an open database, if it is a file and anything is.
-    pub(crate) async fn quick_check(&self) -> Option<String> {
-        match self.0.database.get()? {
-            Database::Sqlite(database) => match database.quick_check().await {
-                Ok(finding) => finding,
-                Err(error) => is_damage(&error).then(|| error.to_string()),
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Failed`] when that cannot be found out now.
+    pub(crate) async fn look_through(&self, depth: Depth) -> Result<Option<String>, StoreError> {
+        match self.0.database.get() {
+            Some(Database::Sqlite(database)) => match database.look_through(depth).await {
+                Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
+                looked => looked.map_err(failing("look through the database")),
             },
-            Database::Postgres(_) => None,
+            Some(Database::Postgres(_)) | None => Ok(None),
         }
     }
 

@@ -1,9 +1,4 @@
 //! A session of a million calls.
-#![expect(
-    clippy::unwrap_used,
-    reason = "what the tests share fails the test that uses it"
-)]
-
 use jiff::Timestamp;
 use riglm_adapters_storage::{Durability, Store};
 use riglm_domain::id::{InvocationId, ToolName};

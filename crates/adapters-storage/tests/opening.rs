@@ -257,14 +257,76 @@ async fn a_database_with_a_broken_page_is_moved_aside() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_file_is_moved_aside() {
+async fn a_path_that_is_a_directory_is_a_mistake_that_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("riglm.db")).unwrap();
-    let storage = start(dir.path(), run(1)).await.unwrap();
-    assert!(storage.damage().is_some());
-    record_a_call(&storage).await;
-    storage.close().await;
-    assert_eq!(outcomes(dir.path()).await, [Some(Outcome::Ok)]);
+    let path = dir.path().join("riglm.db");
+    std::fs::create_dir(&path).unwrap();
+    let error = start(dir.path(), run(1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    assert!(path.is_dir());
+}
+
+#[tokio::test]
+async fn a_damaged_file_that_another_process_uses_stays_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("riglm.db");
+    let first = start(dir.path(), run(1)).await.unwrap();
+    record_a_call(&first).await;
+    assert!(first.settled(DEADLINE).await);
+    // What a statement notes that meets damage; the other one looks closer then and finds it.
+    std::fs::write(dir.path().join("riglm.db.damaged"), "").unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+    let mut connection = <sqlx::SqliteConnection as sqlx::Connection>::connect_with(&options)
+        .await
+        .unwrap();
+    for statement in [
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET rootpage = (
+            SELECT rootpage FROM sqlite_schema WHERE name = 'sessions_by_start')
+        WHERE name = 'sessions_by_run'",
+    ] {
+        sqlx::query(statement)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    let second = start(dir.path(), run(2)).await.unwrap();
+    let damage = second.damage().unwrap();
+    assert!(damage.contains("another process uses it"), "{damage}");
+    assert!(path.exists());
+    second.close().await;
+    first.close().await;
+    let third = start(dir.path(), run(3)).await.unwrap();
+    assert!(third.damage().unwrap().contains("an empty one is used"));
+    third.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_that_start_on_a_damaged_file_move_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let rubbish = "no database ".repeat(1_000);
+    std::fs::write(dir.path().join("riglm.db"), &rubbish).unwrap();
+    let starting: Vec<_> = (1..=8)
+        .map(|n| {
+            let data_dir = dir.path().to_owned();
+            tokio::spawn(async move { start(&data_dir, run(n)).await.unwrap() })
+        })
+        .collect();
+    let mut started = Vec::new();
+    for starting in starting {
+        started.push(starting.await.unwrap());
+    }
+    for storage in started {
+        storage.close().await;
+    }
+    let aside: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("riglm.db.damaged-") && !name.ends_with("-shm"))
+        .collect();
+    assert_eq!(aside, ["riglm.db.damaged-1800000000"]);
+    let moved = std::fs::read_to_string(dir.path().join(&aside[0])).unwrap();
+    assert_eq!(moved, rubbish);
 }
 
 #[tokio::test]

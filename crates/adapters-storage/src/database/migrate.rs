@@ -86,6 +86,25 @@ pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<
     let unusable = |error: sqlx::Error| opening_server(name)(error);
     let known = newest_of(&POSTGRES);
     let mut transaction = pool.begin().await.map_err(unusable)?;
+    // Of several processes that start at once one migrates, which takes as long as it takes.
+    sqlx::query("SET LOCAL statement_timeout = 0")
+        .execute(&mut *transaction)
+        .await
+        .map_err(unusable)?;
+    sqlx::query("SET LOCAL lock_timeout = 0")
+        .execute(&mut *transaction)
+        .await
+        .map_err(unusable)?;
+    let encoding: String = sqlx::query_scalar("SHOW server_encoding")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(unusable)?;
+    if encoding != "UTF8" {
+        return Err(StoreError::Refused {
+            what: name.to_owned(),
+            reason: format!("its encoding is {encoding}, and names of tools need UTF8"),
+        });
+    }
     // Not by the name of the current schema, which there may not be yet.
     sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || $1), 0)")
         .bind(schema)

@@ -20,6 +20,7 @@ const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A database on a server.
 #[derive(Debug)]
 pub(crate) struct PostgresDatabase {
+    deadline: Duration,
     schema: String,
     pool: PgPool,
     releases: Arc<Releases>,
@@ -47,10 +48,16 @@ impl PostgresDatabase {
             return Err(error);
         }
         Ok(Self {
+            deadline: config.connect_timeout + LOCK_TIMEOUT + 2 * config.statement_timeout,
             schema: config.schema.clone(),
             pool,
             releases: Arc::default(),
         })
+    }
+
+    /// Returns how long a transaction may take: longer than the server lets its statements take.
+    pub(super) fn deadline(&self) -> Duration {
+        self.deadline
     }
 
     /// Returns the connections.

@@ -3,8 +3,10 @@
 //! One connection writes, a few read: SQLite has one writer at a time anyway, and in WAL mode
 //! readers do not wait for it.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
@@ -14,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::migrate;
 use crate::config::Durability;
+use crate::damage;
 use crate::error::{is_busy, opening, opening_file};
 use crate::private_file;
 
@@ -28,9 +31,20 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many readers work at the same time.
 const MAX_READERS: u32 = 4;
 
+/// How closely a file is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Each page by itself.
+    Pages,
+    /// Each index with its table too.
+    Indexes,
+}
+
 /// A database in a file.
 #[derive(Debug)]
 pub(crate) struct SqliteDatabase {
+    /// Tells others that the file is in use and must stay in its place; gone once it is closed.
+    in_use: Mutex<Option<File>>,
     path: PathBuf,
     writer: SqlitePool,
     readers: SqlitePool,
@@ -48,6 +62,7 @@ impl SqliteDatabase {
     /// written then. Returns [`StoreError::Damaged`] when the file is no database or may not be
     /// used, and [`StoreError::Open`] when it cannot be used now.
     pub(crate) async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+        let in_use = damage::hold_in_use(path).await.map_err(opening(path))?;
         private_file::ensure(path).map_err(|error| unusable(path, error))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -70,18 +85,21 @@ impl SqliteDatabase {
             .test_before_acquire(false)
             .connect_lazy_with(options.read_only(true));
         Ok(Self {
+            in_use: Mutex::new(Some(in_use)),
             path: path.into(),
             writer,
             readers,
         })
     }
 
-    /// Returns what is wrong with the file, if a look at every page that takes no longer than its
-    /// reading finds anything.
-    pub(crate) async fn quick_check(&self) -> Result<Option<String>, sqlx::Error> {
-        let finding: String = sqlx::query_scalar("PRAGMA quick_check(1)")
-            .fetch_one(&self.readers)
-            .await?;
+    /// Returns what is wrong with the file: by a look at every page that takes no longer than its
+    /// reading, or with a comparison of the indexes too.
+    pub(crate) async fn look_through(&self, depth: Depth) -> Result<Option<String>, sqlx::Error> {
+        let look = match depth {
+            Depth::Pages => "PRAGMA quick_check(1)",
+            Depth::Indexes => "PRAGMA integrity_check(1)",
+        };
+        let finding: String = sqlx::query_scalar(look).fetch_one(&self.readers).await?;
         Ok((finding != "ok").then_some(finding))
     }
 
@@ -132,19 +150,27 @@ impl SqliteDatabase {
     pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
+        drop(
+            self.in_use
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }
 
-/// Returns what it means that the file cannot be opened at all. One that is there and that we may
-/// not use stays so; whether the disk is full or writable may change.
+/// Returns what it means that the file cannot be opened at all. A directory is none, and one that
+/// is there and that we may not use stays so; whether the disk is full or writable may change.
 fn unusable(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory if path.exists() => {
-            StoreError::Damaged {
-                what: path.display().to_string(),
-                reason: error.to_string(),
-            }
-        }
+        io::ErrorKind::IsADirectory => StoreError::Refused {
+            what: path.display().to_string(),
+            reason: "it is a directory".into(),
+        },
+        io::ErrorKind::PermissionDenied if path.exists() => StoreError::Damaged {
+            what: path.display().to_string(),
+            reason: error.to_string(),
+        },
         _ => opening(path)(error),
     }
 }

@@ -89,7 +89,8 @@ async fn rewrite(writer: &SqlitePool) -> Result<bool, sqlx::Error> {
     Ok(is_busy == 0)
 }
 
-/// Returns the copies that were made of the database before migrations, cut off ones too.
+/// Returns the copies that were made of the database before migrations, cut off ones too, and the
+/// damaged files whose place it took.
 fn copies_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -99,11 +100,20 @@ fn copies_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let found = path.with_file_name(entry.file_name());
-        if (1..=newest()).any(|version| is_copy(&found, &backup_of(path, version))) {
+        let is_damaged = is_named_after(&found, path, b".damaged-");
+        if is_damaged || (1..=newest()).any(|version| is_copy(&found, &backup_of(path, version))) {
             copies.push(entry.path());
         }
     }
     Ok(copies)
+}
+
+/// Returns whether the name of the file is that of another one and then goes on so.
+fn is_named_after(file: &Path, other: &Path, then: &[u8]) -> bool {
+    let name = |path: &Path| (path.file_name()).map(|name| name.as_encoded_bytes().to_vec());
+    name(file).zip(name(other)).is_some_and(|(file, other)| {
+        (file.strip_prefix(&*other)).is_some_and(|rest| rest.starts_with(then))
+    })
 }
 
 /// Returns whether the file is this copy or a part of it that was cut off.

@@ -51,6 +51,9 @@ fn serve(shared: &Shared, mut waiting: mpsc::Receiver<oneshot::Sender<Answer>>) 
         let files = shared.writer().take_unflushed();
         let outcome = files.iter().try_for_each(|file| file.sync_data());
         let outcome = outcome.map_err(Arc::new);
+        if outcome.is_err() {
+            shared.writer().put_unflushed(files);
+        }
         for caller in callers.drain(..) {
             // A caller that gave up waiting needs no answer.
             drop(caller.send(outcome.clone()));

@@ -112,6 +112,11 @@ impl SegmentWriter {
         files
     }
 
+    /// Has these flushed again: they could not be.
+    pub(super) fn put_unflushed(&mut self, files: Vec<Arc<File>>) {
+        self.unflushed.extend(files);
+    }
+
     /// Has the entries of a directory flushed with the next lines.
     fn flush_directory(&mut self, dir: &Path) {
         if self.durability == Durability::Power {

@@ -138,6 +138,9 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
         }),
         &format!("deleted {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )?;
+    if erased.has_open_session {
+        note("a session of the client was open: what it records from now on is not removed");
+    }
     if !erased.is_complete {
         bail!("a running proxy still holds records of the client: run this again");
     }
