@@ -41,9 +41,9 @@ const DROP_CALLS: Statement = Statement {
             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM jsonb_each(?1))",
     postgres: "
         DELETE FROM call_counts
-        WHERE n = 0 AND (principal, hour, tool, outcome) IN (
-            SELECT value ->> 0, (value ->> 1)::bigint, (value ->> 2)::bigint, value ->> 3
-            FROM jsonb_array_elements($1::jsonb))",
+        USING jsonb_array_elements($1::jsonb) AS gone
+        WHERE n = 0 AND call_counts.principal = gone.value ->> 0 AND call_counts.hour = (gone.value ->> 1)::bigint
+            AND call_counts.tool = (gone.value ->> 2)::bigint AND call_counts.outcome = gone.value ->> 3",
 };
 
 const ADD_LATENCIES: Statement = Statement {
@@ -71,10 +71,9 @@ const DROP_LATENCIES: Statement = Statement {
             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM jsonb_each(?1))",
     postgres: "
         DELETE FROM latency_counts
-        WHERE n = 0 AND (principal, hour, tool, bucket) IN (
-            SELECT value ->> 0, (value ->> 1)::bigint, (value ->> 2)::bigint,
-                (value ->> 3)::bigint
-            FROM jsonb_array_elements($1::jsonb))",
+        USING jsonb_array_elements($1::jsonb) AS gone
+        WHERE n = 0 AND latency_counts.principal = gone.value ->> 0 AND latency_counts.hour = (gone.value ->> 1)::bigint
+            AND latency_counts.tool = (gone.value ->> 2)::bigint AND latency_counts.bucket = (gone.value ->> 3)::bigint",
 };
 
 const ADD_TRANSITIONS: Statement = Statement {
@@ -101,9 +100,9 @@ const DROP_TRANSITIONS: Statement = Statement {
             SELECT value ->> 0, value ->> 1, value ->> 2 FROM jsonb_each(?1))",
     postgres: "
         DELETE FROM transition_counts
-        WHERE n = 0 AND (principal, tool_from, tool_to) IN (
-            SELECT value ->> 0, (value ->> 1)::bigint, (value ->> 2)::bigint
-            FROM jsonb_array_elements($1::jsonb))",
+        USING jsonb_array_elements($1::jsonb) AS gone
+        WHERE n = 0 AND transition_counts.principal = gone.value ->> 0 AND transition_counts.tool_from = (gone.value ->> 1)::bigint
+            AND transition_counts.tool_to = (gone.value ->> 2)::bigint",
 };
 
 const ADD_PAIRS: Statement = Statement {
@@ -136,9 +135,9 @@ const DROP_PAIRS: Statement = Statement {
             SELECT value ->> 0, value ->> 1, value ->> 2 FROM jsonb_each(?1))",
     postgres: "
         DELETE FROM pair_counts
-        WHERE n = 0 AND (principal, tool_a, tool_b) IN (
-            SELECT value ->> 0, (value ->> 1)::bigint, (value ->> 2)::bigint
-            FROM jsonb_array_elements($1::jsonb))",
+        USING jsonb_array_elements($1::jsonb) AS gone
+        WHERE n = 0 AND pair_counts.principal = gone.value ->> 0 AND pair_counts.tool_a = (gone.value ->> 1)::bigint
+            AND pair_counts.tool_b = (gone.value ->> 2)::bigint",
 };
 
 /// Finds the newest session anew of pairs that lost the newest.

@@ -26,7 +26,8 @@ const KNOWN_CALLS: Statement = Statement {
             id, principal, upstream, tool, sequence, started_at, outcome, duration_us,
             (continues IS NOT NULL)::int)::text
         FROM invocations
-        WHERE id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE id = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 const OPEN_CALLS_OF: Statement = Statement {
@@ -59,6 +60,8 @@ const NEIGHBOURS: Statement = Statement {
         WHERE continues IS NULL",
 };
 
+/// An array, because PostgreSQL expects a session to be found in a list of rows so often that it
+/// would read the whole table.
 const SESSION_TOOLS: Statement = Statement {
     table: "session_tools",
     sqlite: "
@@ -68,7 +71,8 @@ const SESSION_TOOLS: Statement = Statement {
     postgres: "
         SELECT json_build_array(session, tool, first_sequence, first_at)::text
         FROM session_tools
-        WHERE session IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE session = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 /// A call that has a row.
