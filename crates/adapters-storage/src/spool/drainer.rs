@@ -39,13 +39,16 @@ pub(super) async fn run(
     dead: Vec<DeadRun>,
     now: Timestamp,
 ) -> bool {
-    for run in dead {
+    let mut dead = dead;
+    while !dead.is_empty() {
+        let run = dead.remove(0);
         let dir = run.dir().display().to_string();
         let patience = Patience::Endless(&shared.condition);
         if let Err(error) = recovery::recover(run, sink.as_ref(), patience, now).await {
             let error = &error as &dyn std::error::Error;
             warn!(error, "could not read all that a dead run left in {dir}");
         }
+        shared.set_inherited(recovery::bytes_of(&dead));
     }
     let mut closing = shared.closing.subscribe();
     let mut reader = SpoolReader::new(&shared.run_dir);

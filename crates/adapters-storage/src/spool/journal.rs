@@ -77,6 +77,9 @@ pub(super) struct Shared {
     writer: Mutex<SegmentWriter>,
     /// Bytes written by this run so far; changes only while the writer is locked.
     appended: AtomicU64,
+    /// Bytes that dead runs left and that are no rows yet: the limit holds for all together, and
+    /// not anew for each start.
+    inherited: AtomicU64,
     /// Bytes applied by this run so far.
     pub(super) applied: watch::Sender<u64>,
     n_dropped: AtomicU64,
@@ -96,16 +99,27 @@ impl Shared {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many bytes of this run wait.
     fn waiting(&self) -> u64 {
         // A record may be applied before its writer has counted it.
         let appended = self.appended.load(Ordering::Relaxed);
         appended.saturating_sub(*self.applied.borrow())
     }
 
+    /// Returns how many bytes wait, those of dead runs too.
+    fn all_waiting(&self) -> u64 {
+        self.waiting() + self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that what dead runs left is rows by now, but for these bytes.
+    pub(super) fn set_inherited(&self, bytes: u64) {
+        self.inherited.store(bytes, Ordering::Relaxed);
+    }
+
     /// Writes a line, which ends in a line break, within the limit of waiting bytes.
     fn write(&self, line: &[u8]) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        let waiting = self.waiting();
+        let waiting = self.all_waiting();
         if waiting + line.len() as u64 > self.max_bytes {
             return Err(StoreError::Full { bytes: waiting });
         }
@@ -198,6 +212,7 @@ impl SpoolJournal {
         let writer =
             SegmentWriter::create(&run_dir, options.durability).map_err(opening(&run_dir))?;
         let shared = Arc::new(Shared {
+            inherited: AtomicU64::new(recovery::bytes_of(&dead)),
             run_dir,
             writer: Mutex::new(writer),
             appended: AtomicU64::new(0),
@@ -238,7 +253,7 @@ impl SpoolJournal {
 
     /// Returns how many bytes of records wait for the database.
     pub fn waiting_bytes(&self) -> u64 {
-        self.shared.waiting()
+        self.shared.all_waiting()
     }
 
     /// Waits until all records appended before this call are applied; returns whether they were

@@ -132,6 +132,11 @@ async fn replay(
     Ok(n_records)
 }
 
+/// Returns how many bytes the runs left. What cannot be looked at counts as nothing.
+pub(super) fn bytes_of(runs: &[DeadRun]) -> u64 {
+    runs.iter().map(|run| size(&run.dir).unwrap_or(0)).sum()
+}
+
 fn size(run_dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for number in segment::numbers(run_dir)? {

@@ -11,7 +11,7 @@ use riglm_ports::analytics::{
 use riglm_ports::contract::scene::{moment, run};
 use riglm_ports::fake::MemoryStore;
 
-use crate::scene::{DEADLINE, Scene, add_text, append, die, lost, story, without_last};
+use crate::scene::{DEADLINE, Scene, add_text, append, die, lost, story, until, without_last};
 
 #[tokio::test]
 async fn records_become_rows_in_their_order() {
@@ -148,4 +148,33 @@ async fn of_several_that_start_at_once_one_recovers() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left, ["startup.lock"]);
+}
+
+#[tokio::test]
+async fn what_dead_runs_left_counts_towards_the_limit_until_it_is_rows() {
+    let (mut scene, sink) = (Scene::new(), Arc::new(MemoryStore::default()));
+    scene.options.close_grace = Duration::from_millis(1);
+    sink.start_failing();
+    let first = scene.start(run(1), &sink).await;
+    append(&first, &story(run(1))).await;
+    let left = first.waiting_bytes();
+    first.close().await;
+    drop(first);
+
+    scene.options.max_bytes = left;
+    let second = scene.start(run(2), &sink).await;
+    assert_eq!(second.waiting_bytes(), left);
+    let refused = second.append(&lost(run(9))).await;
+    assert!(
+        matches!(refused, Err(StoreError::Full { .. })),
+        "{refused:?}"
+    );
+
+    sink.stop_failing();
+    until("the recovery of what was left", || {
+        second.waiting_bytes() == 0
+    })
+    .await;
+    append(&second, &[lost(run(9))]).await;
+    second.close().await;
 }
