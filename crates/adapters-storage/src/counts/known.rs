@@ -44,6 +44,8 @@ const OPEN_CALLS_OF: Statement = Statement {
             AND session IN (SELECT id FROM sessions WHERE run = ($1::jsonb ->> 0)::uuid)",
 };
 
+/// Place by place (`OFFSET 0` keeps them apart): before its statistics know better, PostgreSQL would
+/// rather read the whole table once.
 const NEIGHBOURS: Statement = Statement {
     table: "invocations",
     sqlite: "
@@ -55,9 +57,13 @@ const NEIGHBOURS: Statement = Statement {
     postgres: "
         SELECT json_build_array(session, sequence, upstream, tool)::text
         FROM jsonb_array_elements($1::jsonb) AS wanted
-        JOIN invocations
-            ON session = (wanted.value ->> 0)::uuid AND sequence = (wanted.value ->> 1)::bigint
-        WHERE continues IS NULL",
+        CROSS JOIN LATERAL (
+            SELECT session, sequence, upstream, tool
+            FROM invocations
+            WHERE session = (wanted.value ->> 0)::uuid
+                AND sequence = (wanted.value ->> 1)::bigint
+                AND continues IS NULL
+            OFFSET 0) AS neighbour",
 };
 
 /// An array, because PostgreSQL expects a session to be found in a list of rows so often that it
