@@ -4,7 +4,9 @@
 //! JSON text, and each row that it gives is one JSON array, so that everything above this module
 //! is written once: the statement takes the parameter apart, the reader takes the row apart with
 //! `serde`. A statement that writes many rows turns the parameter into a table, so that the number
-//! of round trips does not grow with the number of rows.
+//! of round trips does not grow with the number of rows. One that looks for many values makes an
+//! array of it for PostgreSQL, `= ANY (ARRAY(...))`: for `IN (SELECT ...)` that server may read
+//! whole tables, whose rows it expects to fit far more often than they do.
 
 mod inspect;
 mod migrate;

@@ -21,8 +21,8 @@ const WORK_SESSIONS: Statement = Statement {
     sqlite: "DELETE FROM work_sessions WHERE client IN (SELECT unhex(value) FROM json_each(?1))",
     postgres: "
         DELETE FROM work_sessions
-        WHERE client IN (
-            SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE client = ANY (ARRAY(
+            SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 const OVERRIDES: Statement = Statement {
@@ -30,7 +30,8 @@ const OVERRIDES: Statement = Statement {
     sqlite: "DELETE FROM overrides WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1))",
     postgres: "
         DELETE FROM overrides
-        WHERE id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE id = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 /// Parameters: the clients, limit.
@@ -44,8 +45,8 @@ const SOME_SESSIONS: Statement = Statement {
     postgres: "
         SELECT json_build_array(id)::text
         FROM sessions
-        WHERE client IN (
-            SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb -> 0))
+        WHERE client = ANY (ARRAY(
+            SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb -> 0)))
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 

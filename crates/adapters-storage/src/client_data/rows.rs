@@ -38,9 +38,9 @@ macro_rules! of_sessions {
                 $table,
                 " WHERE session IN (
                     SELECT id FROM sessions
-                    WHERE client IN (
+                    WHERE client = ANY (ARRAY(
                         SELECT decode(value, 'hex')
-                        FROM jsonb_array_elements_text($1::jsonb -> 0)))
+                        FROM jsonb_array_elements_text($1::jsonb -> 0))))
                 AND (",
                 $order,
                 ") > (",
@@ -81,9 +81,9 @@ macro_rules! of_clients {
                 $postgres,
                 ")::text FROM ",
                 $table,
-                " WHERE client IN (
+                " WHERE client = ANY (ARRAY(
                         SELECT decode(value, 'hex')
-                        FROM jsonb_array_elements_text($1::jsonb -> 0))
+                        FROM jsonb_array_elements_text($1::jsonb -> 0)))
                     AND id > ($1::jsonb -> 1 ->> 0)::uuid
                 ORDER BY id
                 LIMIT ($1::jsonb ->> 2)::bigint"

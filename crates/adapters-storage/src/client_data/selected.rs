@@ -53,9 +53,10 @@ const SESSIONS_AMONG: Statement = Statement {
     postgres: "
         SELECT json_build_array(id)::text
         FROM sessions
-        WHERE client IN (
-                SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb -> 0))
-            AND id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 1))",
+        WHERE client = ANY (ARRAY(
+                SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb -> 0)))
+            AND id = ANY (ARRAY(
+                SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 1)))",
 };
 
 /// The clients that are meant.

@@ -66,8 +66,6 @@ const NEIGHBOURS: Statement = Statement {
             OFFSET 0) AS neighbour",
 };
 
-/// An array, because PostgreSQL expects a session to be found in a list of rows so often that it
-/// would read the whole table.
 const SESSION_TOOLS: Statement = Statement {
     table: "session_tools",
     sqlite: "

@@ -33,7 +33,8 @@ macro_rules! delete_of_sessions {
                 $table,
                 " WHERE ",
                 $column,
-                " IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))",
+                " = ANY (ARRAY(
+                    SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
                 $postgres
             ),
         }
@@ -103,7 +104,7 @@ macro_rules! delete_unused_sets {
 
 const UNUSED_SETS_AMONG: Statement = delete_unused_sets!(
     "id IN (SELECT value FROM json_each(?1))",
-    "id IN (SELECT value FROM jsonb_array_elements_text($1::jsonb))"
+    "id = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text($1::jsonb)))"
 );
 
 const UNUSED_SETS: Statement = delete_unused_sets!("?1 = '[]'", "$1 = '[]'");

@@ -29,7 +29,8 @@ const SELECT: Statement = Statement {
     postgres: "
         SELECT json_build_array(topic, revision)::text
         FROM revisions
-        WHERE topic IN (SELECT value FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE topic = ANY (ARRAY(
+            SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 /// Notes that a topic is changed by the transaction, which holds the lock on decisions.

@@ -39,7 +39,8 @@ const SELECT: Statement = Statement {
         SELECT json_build_array(content_hash, encode(vector, 'hex'))::text
         FROM embeddings
         WHERE model = $1::jsonb ->> 0
-            AND content_hash IN (SELECT value FROM jsonb_array_elements_text($1::jsonb -> 1))",
+            AND content_hash = ANY (ARRAY(
+            SELECT value FROM jsonb_array_elements_text($1::jsonb -> 1)))",
 };
 
 const FORGET: Statement = Statement {

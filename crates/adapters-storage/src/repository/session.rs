@@ -114,7 +114,8 @@ const SELECT_LISTED: Statement = Statement {
     postgres: "
         SELECT json_build_array(session, list)::text
         FROM session_tool_lists
-        WHERE session IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE session = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 const SELECT_LISTS: Statement = Statement {
@@ -126,7 +127,8 @@ const SELECT_LISTS: Statement = Statement {
     postgres: "
         SELECT json_build_array(id, tools::json)::text
         FROM tool_lists
-        WHERE id IN (SELECT value FROM jsonb_array_elements_text($1::jsonb))",
+        WHERE id = ANY (ARRAY(
+            SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
 /// Writes sessions that started.

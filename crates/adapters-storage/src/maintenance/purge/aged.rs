@@ -113,7 +113,8 @@ macro_rules! delete_by_id {
             postgres: concat!(
                 "DELETE FROM ",
                 $table,
-                " WHERE id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))"
+                " WHERE id = ANY (ARRAY(
+                    SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))"
             ),
         }
     };

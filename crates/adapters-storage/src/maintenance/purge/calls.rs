@@ -25,7 +25,8 @@ const DELETE: Statement = Statement {
             continues IS NOT NULL)",
     postgres: "
         DELETE FROM invocations
-        WHERE id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb))
+        WHERE id = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))
         RETURNING json_build_array(
             session, principal, upstream, tool, sequence, started_at, outcome, duration_us,
             (continues IS NOT NULL)::int)::text",
