@@ -7,12 +7,14 @@
 mod apply;
 mod derive;
 mod known;
+mod successions;
 
 use riglm_ports::analytics::{Rebuilt, StoreError};
 
 pub(crate) use self::apply::{apply, name_tools, outcome_name, put_session_tools};
 pub(crate) use self::derive::{Derived, derive};
-pub(crate) use self::known::{KnownCall, known_calls, neighbours, open_calls_of, session_tools_of};
+pub(crate) use self::known::{KnownCall, known_calls, open_calls_of, session_tools_of};
+pub(crate) use self::successions::{MovedCall, count_successions};
 use crate::database::{Statement, Transaction};
 
 /// A statement that empties a table.

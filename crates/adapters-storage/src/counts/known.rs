@@ -145,7 +145,7 @@ pub(crate) async fn open_calls_of(
 }
 
 /// Returns the tools of the counted calls at these positions of sessions.
-pub(crate) async fn neighbours(
+pub(super) async fn neighbours(
     transaction: &mut Transaction,
     places: &[(SessionId, u64)],
 ) -> Result<HashMap<(SessionId, u64), Vec<ToolKey>>, StoreError> {

@@ -1,6 +1,6 @@
 //! What a batch of records does to the counts.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome};
@@ -10,7 +10,7 @@ use riglm_domain::usage::{CountedCall, SessionTool, UsageChange};
 use riglm_ports::analytics::StoreError;
 
 use super::fold::Folded;
-use crate::counts::{self, KnownCall};
+use crate::counts::{self, KnownCall, MovedCall};
 use crate::database::Transaction;
 
 /// The change, and the rows that belong to it.
@@ -19,13 +19,6 @@ pub(super) struct Change {
     counts: UsageChange,
     names: BTreeMap<ToolKey, ToolRef>,
     session_tools: Vec<(SessionId, Principal, SessionTool)>,
-}
-
-/// A call that has no row yet and is counted.
-struct NewCall<'a> {
-    session: SessionId,
-    principal: &'a Principal,
-    counted: CountedCall,
 }
 
 /// Returns what the batch changes, compared with the rows that are there.
@@ -55,7 +48,7 @@ pub(super) async fn change(
         }
     }
     if !new.is_empty() {
-        change.follow(transaction, &new).await?;
+        counts::count_successions(transaction, &new, 1, &mut change.counts).await?;
         change.use_in_sessions(transaction, &new).await?;
     }
     Ok(change)
@@ -97,70 +90,27 @@ impl Change {
     }
 
     /// A call begins, and may have ended.
-    fn open<'a>(
-        &mut self,
-        call: &'a Invocation,
-        end: Option<&InvocationEnd>,
-    ) -> Option<NewCall<'a>> {
+    fn open(&mut self, call: &Invocation, end: Option<&InvocationEnd>) -> Option<MovedCall> {
         let counted = CountedCall::new(call, end)?;
         self.counts.add_call(&call.principal, &counted);
         self.names.entry(counted.tool).or_insert_with(|| ToolRef {
             upstream: call.upstream.clone(),
             tool: call.tool.clone(),
         });
-        Some(NewCall {
+        Some(MovedCall {
             session: call.session,
-            principal: &call.principal,
+            principal: call.principal.clone(),
             counted,
         })
-    }
-
-    /// Counts which of the new calls follow which, and which others.
-    async fn follow(
-        &mut self,
-        transaction: &mut Transaction,
-        new: &[NewCall<'_>],
-    ) -> Result<(), StoreError> {
-        let mut places: HashSet<(SessionId, u64)> = HashSet::new();
-        let mut by_place: HashMap<(SessionId, u64), Vec<ToolKey>> = HashMap::new();
-        for call in new {
-            let sequence = call.counted.sequence;
-            places.extend(sequence.checked_sub(1).map(|before| (call.session, before)));
-            places.extend(sequence.checked_add(1).map(|after| (call.session, after)));
-            by_place
-                .entry((call.session, sequence))
-                .or_default()
-                .push(call.counted.tool);
-        }
-        let mut places: Vec<_> = places.into_iter().collect();
-        places.sort_unstable();
-        let known = counts::neighbours(transaction, &places).await?;
-        for call in new {
-            let tool = call.counted.tool;
-            let at = |sequence| (call.session, sequence);
-            if let Some(before) = call.counted.sequence.checked_sub(1).map(at) {
-                let earlier = [known.get(&before), by_place.get(&before)];
-                for from in earlier.into_iter().flatten().flatten() {
-                    self.counts.count_transition(call.principal, *from, tool, 1);
-                }
-            }
-            // Those among the new ones are counted from the later side.
-            if let Some(after) = call.counted.sequence.checked_add(1).map(at) {
-                for to in known.get(&after).into_iter().flatten() {
-                    self.counts.count_transition(call.principal, tool, *to, 1);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Counts which tools the sessions of the new calls came to use.
     async fn use_in_sessions(
         &mut self,
         transaction: &mut Transaction,
-        new: &[NewCall<'_>],
+        new: &[MovedCall],
     ) -> Result<(), StoreError> {
-        let mut by_session: BTreeMap<SessionId, Vec<&NewCall<'_>>> = BTreeMap::new();
+        let mut by_session: BTreeMap<SessionId, Vec<&MovedCall>> = BTreeMap::new();
         for call in new {
             by_session.entry(call.session).or_default().push(call);
         }
@@ -176,7 +126,7 @@ impl Change {
             let Some(first) = calls.first().filter(|_| has_changed) else {
                 continue;
             };
-            let principal = first.principal;
+            let principal = &first.principal;
             self.counts.change_session(principal, &before, &after);
             let changed = (after.iter()).filter(|tool| before.get(tool.tool) != Some(tool));
             self.session_tools

@@ -1,16 +1,16 @@
 //! Calls removed, and what they contributed taken out of the counts.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::principal::Principal;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::tool::ToolRef;
 use riglm_domain::usage::{CountedCall, UsageChange};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
-use crate::counts;
+use crate::counts::{self, MovedCall};
 use crate::database::{Statement, Transaction};
 use crate::maintenance::removal::forget_tools_of;
 use crate::value::Micros;
@@ -61,20 +61,13 @@ struct Row {
     continues: u8,
 }
 
-/// A call that was removed and had been counted.
-struct Removed {
-    session: SessionId,
-    principal: Principal,
-    counted: CountedCall,
-}
-
 impl Row {
-    fn removed(self) -> Option<Removed> {
+    fn removed(self) -> Option<MovedCall> {
         let tool = ToolRef {
             upstream: self.upstream,
             tool: self.tool,
         };
-        (self.continues == 0).then(|| Removed {
+        (self.continues == 0).then(|| MovedCall {
             session: self.session,
             principal: self.principal,
             counted: CountedCall {
@@ -101,56 +94,13 @@ pub(super) async fn remove(
     let rows: Vec<Row> = transaction.rows(&DELETE, &ids).await?;
     let n_calls = rows.len() as u64;
     let sessions: BTreeSet<SessionId> = rows.iter().map(|row| row.session).collect();
-    let removed: Vec<Removed> = rows.into_iter().filter_map(Row::removed).collect();
+    let removed: Vec<MovedCall> = rows.into_iter().filter_map(Row::removed).collect();
     for call in &removed {
         change.remove_call(&call.principal, &call.counted);
     }
-    part(transaction, &removed, change).await?;
+    counts::count_successions(transaction, &removed, -1, change).await?;
     let unknown: Vec<(SessionId,)> = transaction.rows(&UNKNOWN_SESSIONS, &sessions).await?;
     let unknown: Vec<SessionId> = unknown.into_iter().map(|(session,)| session).collect();
     forget_tools_of(transaction, &unknown, change).await?;
     Ok(n_calls)
-}
-
-/// Takes back which of the calls followed which, and which of those that are left.
-async fn part(
-    transaction: &mut Transaction,
-    removed: &[Removed],
-    change: &mut UsageChange,
-) -> Result<(), StoreError> {
-    let mut places: BTreeSet<(SessionId, u64)> = BTreeSet::new();
-    let mut by_place: HashMap<(SessionId, u64), Vec<ToolKey>> = HashMap::new();
-    for call in removed {
-        let sequence = call.counted.sequence;
-        let beside = [sequence.checked_sub(1), sequence.checked_add(1)];
-        places.extend(
-            beside
-                .into_iter()
-                .flatten()
-                .map(|place| (call.session, place)),
-        );
-        by_place
-            .entry((call.session, sequence))
-            .or_default()
-            .push(call.counted.tool);
-    }
-    let places: Vec<_> = places.into_iter().collect();
-    let left = counts::neighbours(transaction, &places).await?;
-    for call in removed {
-        let tool = call.counted.tool;
-        let at = |sequence| (call.session, sequence);
-        if let Some(before) = call.counted.sequence.checked_sub(1).map(at) {
-            let earlier = [left.get(&before), by_place.get(&before)];
-            for from in earlier.into_iter().flatten().flatten() {
-                change.count_transition(&call.principal, *from, tool, -1);
-            }
-        }
-        // Those among the removed ones are taken back from the later side.
-        if let Some(after) = call.counted.sequence.checked_add(1).map(at) {
-            for to in left.get(&after).into_iter().flatten() {
-                change.count_transition(&call.principal, tool, *to, -1);
-            }
-        }
-    }
-    Ok(())
 }
