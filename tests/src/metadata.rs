@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
 ];
 
 /// Foreign crates (by the beginning of their name when it ends in `*`) and where they belong.
-const PLACES: [(&str, &[&str]); 7] = [
+const PLACES: [(&str, &[&str]); 9] = [
     ("rmcp", &["riglm-adapters-mcp", "riglm-cli", "riglm-tests"]),
     ("sqlx*", &["riglm-adapters-storage"]),
     (
@@ -43,6 +43,8 @@ const PLACES: [(&str, &[&str]); 7] = [
         &["riglm-adapters-http", "riglm-adapters-mcp", "riglm-tests"],
     ),
     ("candle*", &["riglm-adapters-prediction"]),
+    ("tokenizers", &["riglm-adapters-prediction"]),
+    ("hf-hub", &["riglm-adapters-prediction"]),
     ("petgraph", &["riglm-adapters-prediction"]),
     ("config", &["riglm-cli"]),
     ("clap*", &["riglm-cli"]),

@@ -10,6 +10,7 @@ pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod downstream;
+pub mod encoder;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod predictor;

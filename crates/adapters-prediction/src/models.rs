@@ -1,0 +1,3 @@
+//! Models on disk: `models/NAME/` in the data directory, with a manifest beside the files.
+
+pub mod manifest;

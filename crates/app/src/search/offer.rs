@@ -1,0 +1,90 @@
+//! What a session could call: the tools that a search is made over.
+
+use std::sync::Arc;
+
+use riglm_domain::id::UpstreamName;
+use riglm_domain::tool::ToolRef;
+use sha2::{Digest, Sha256};
+
+/// What a server says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerText {
+    /// Its name, as it is configured.
+    pub name: String,
+    /// Its title, or the name that it gave itself; empty when it did not say.
+    pub title: String,
+    /// Its instructions; empty when it did not say.
+    pub instructions: String,
+}
+
+/// A tool that a session could call.
+#[derive(Clone, Debug)]
+pub struct OfferedTool {
+    /// The name by which the client calls it.
+    pub name: String,
+    /// The tool, by the name that its upstream knows.
+    pub tool: ToolRef,
+    /// The JSON text of its definition, with the name that the client knows or the upstream's.
+    pub definition: Arc<str>,
+    /// Whether lists of the session leave it out.
+    pub is_hidden: bool,
+}
+
+/// The tools that a session could call, in the order of the list, and their servers.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    id: [u8; 32],
+    tools: Vec<OfferedTool>,
+    servers: Vec<(UpstreamName, ServerText)>,
+}
+
+impl Offer {
+    /// Returns the offer of these tools. `servers` has what each upstream says of itself.
+    #[must_use]
+    pub fn new(tools: Vec<OfferedTool>, servers: Vec<(UpstreamName, ServerText)>) -> Self {
+        let mut digest = Sha256::new();
+        let mut add = |text: &str| {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text);
+        };
+        for (upstream, server) in &servers {
+            add(upstream.as_str());
+            add(&server.name);
+            add(&server.title);
+            add(&server.instructions);
+        }
+        for tool in &tools {
+            add(&tool.name);
+            add(tool.tool.upstream.as_str());
+            add(tool.tool.tool.as_str());
+            add(&tool.definition);
+        }
+        Self {
+            id: digest.finalize().into(),
+            tools,
+            servers,
+        }
+    }
+
+    /// Returns what identifies the content: offers with the same texts, whatever of them is
+    /// hidden, have the same.
+    #[must_use]
+    pub fn id(&self) -> [u8; 32] {
+        self.id
+    }
+
+    /// Returns the tools in the order of the list.
+    #[must_use]
+    pub fn tools(&self) -> &[OfferedTool] {
+        &self.tools
+    }
+
+    /// Returns what an upstream says of itself.
+    #[must_use]
+    pub fn server(&self, upstream: &UpstreamName) -> Option<&ServerText> {
+        let mut servers = self.servers.iter();
+        servers
+            .find(|(name, _)| name == upstream)
+            .map(|(_, server)| server)
+    }
+}
