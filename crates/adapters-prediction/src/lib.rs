@@ -5,6 +5,7 @@
 //! data: no I/O, no clock, no randomness. The crate depends on the domain and the ports alone.
 
 mod cold_start;
+pub mod encoder;
 pub mod models;
 mod name_list;
 mod registry;
