@@ -1,0 +1,195 @@
+//! Measures of a ranking, and their means over queries.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// What should be found: groups of items, of each of which one member suffices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gold<T> {
+    groups: Vec<Vec<T>>,
+}
+
+impl<T: Eq + Hash> Gold<T> {
+    /// Returns the groups; empty ones are left out.
+    #[must_use]
+    pub fn new(groups: Vec<Vec<T>>) -> Self {
+        let groups = groups.into_iter().filter(|group| !group.is_empty());
+        Self {
+            groups: groups.collect(),
+        }
+    }
+
+    /// Returns the items, each of which is to be found.
+    #[must_use]
+    pub fn all_of(items: Vec<T>) -> Self {
+        Self::new(items.into_iter().map(|item| vec![item]).collect())
+    }
+
+    /// Returns whether nothing is to be found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Returns the members of all groups.
+    pub fn items(&self) -> impl Iterator<Item = &T> {
+        self.groups.iter().flatten()
+    }
+
+    /// Returns the place, from 1, at which each group is found first in the ranking, for the
+    /// groups that are found.
+    fn places(&self, ranking: &[T]) -> Vec<usize> {
+        let mut at: HashMap<&T, usize> = HashMap::new();
+        for (place, item) in (1..).zip(ranking) {
+            at.entry(item).or_insert(place);
+        }
+        let first = |group: &Vec<T>| group.iter().filter_map(|item| at.get(item).copied()).min();
+        self.groups.iter().filter_map(first).collect()
+    }
+}
+
+/// Means over the queries that were added. All are shares from 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankingMetrics {
+    n_queries: u64,
+    hit_1: f64,
+    recalls: [f64; RankingMetrics::RECALL_AT.len()],
+    reciprocal_rank: f64,
+    ndcg_10: f64,
+    all_15: f64,
+}
+
+impl RankingMetrics {
+    /// The numbers of places for which [`Self::recall`] is known.
+    pub const RECALL_AT: [usize; 6] = [1, 3, 5, 10, 15, 20];
+
+    /// Adds the ranking of one query, best first. A query without gold does not count.
+    ///
+    /// Recall at k is the share of the groups found among the first k; the reciprocal rank is
+    /// that of the first item found; nDCG at 10 has a gain of 1 for each group, at its first place
+    /// (Järvelin and Kekäläinen 2002, binary relevance).
+    pub fn add<T: Eq + Hash>(&mut self, ranking: &[T], gold: &Gold<T>) {
+        if gold.is_empty() {
+            return;
+        }
+        let places = gold.places(ranking);
+        let n_gold = gold.groups.len();
+        let within = |k: usize| as_f64(places.iter().filter(|place| **place <= k).count());
+        self.n_queries += 1;
+        for (recall, k) in self.recalls.iter_mut().zip(Self::RECALL_AT) {
+            *recall += within(k) / as_f64(n_gold);
+        }
+        self.hit_1 += within(1).min(1.0);
+        self.reciprocal_rank += places
+            .iter()
+            .min()
+            .map_or(0.0, |first| 1.0 / as_f64(*first));
+        let gain = |place: usize| 1.0 / (as_f64(place) + 1.0).log2();
+        let found: f64 = places
+            .iter()
+            .filter(|place| **place <= 10)
+            .map(|place| gain(*place))
+            .sum();
+        let ideal: f64 = (1..=n_gold.min(10)).map(gain).sum();
+        self.ndcg_10 += found / ideal;
+        if within(15) >= as_f64(n_gold) {
+            self.all_15 += 1.0;
+        }
+    }
+
+    /// Returns how many queries were added.
+    #[must_use]
+    pub fn n_queries(&self) -> u64 {
+        self.n_queries
+    }
+
+    /// Returns the share of queries with a right tool in the first place.
+    #[must_use]
+    pub fn hit_1(&self) -> f64 {
+        self.mean(self.hit_1)
+    }
+
+    /// Returns the mean recall at one of [`Self::RECALL_AT`]; 0 at any other place.
+    #[must_use]
+    pub fn recall(&self, k: usize) -> f64 {
+        let at = Self::RECALL_AT.iter().position(|known| *known == k);
+        at.map_or(0.0, |at| self.mean(self.recalls[at]))
+    }
+
+    /// Returns the mean reciprocal rank.
+    #[must_use]
+    pub fn mrr(&self) -> f64 {
+        self.mean(self.reciprocal_rank)
+    }
+
+    /// Returns the mean nDCG at 10.
+    #[must_use]
+    pub fn ndcg_10(&self) -> f64 {
+        self.mean(self.ndcg_10)
+    }
+
+    /// Returns the share of queries with everything found in the first 15 places.
+    #[must_use]
+    pub fn all_15(&self) -> f64 {
+        self.mean(self.all_15)
+    }
+
+    fn mean(&self, sum: f64) -> f64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "numbers of queries are far below 2^52"
+        )]
+        let n = self.n_queries.max(1) as f64;
+        sum / n
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "places are far below 2^52")]
+fn as_f64(n: usize) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(ranking: &[&str], gold: &Gold<&str>) -> RankingMetrics {
+        let mut metrics = RankingMetrics::default();
+        metrics.add(ranking, gold);
+        metrics
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    #[test]
+    fn a_ranking_is_measured_by_the_places_of_what_is_sought() {
+        let metrics = of(
+            &["x", "a", "y", "z", "b"],
+            &Gold::all_of(vec!["a", "b", "c"]),
+        );
+        assert!(near(metrics.hit_1(), 0.0) && near(metrics.mrr(), 0.5));
+        assert!(near(metrics.recall(3), 1.0 / 3.0) && near(metrics.recall(5), 2.0 / 3.0));
+        let ideal = 1.0 + 1.0 / 3.0_f64.log2() + 0.5;
+        let found = 1.0 / 3.0_f64.log2() + 1.0 / 6.0_f64.log2();
+        assert!(near(metrics.ndcg_10(), found / ideal));
+        assert!(near(metrics.all_15(), 0.0));
+    }
+
+    #[test]
+    fn one_member_of_a_group_suffices() {
+        let metrics = of(&["b", "a"], &Gold::new(vec![vec!["a", "b"], vec![]]));
+        assert!(near(metrics.hit_1(), 1.0) && near(metrics.recall(1), 1.0));
+        assert!(near(metrics.ndcg_10(), 1.0) && near(metrics.all_15(), 1.0));
+    }
+
+    #[test]
+    fn means_are_over_the_queries_with_gold() {
+        let mut metrics = of(&["a"], &Gold::all_of(vec!["a"]));
+        metrics.add(&["b"], &Gold::all_of(vec!["a"]));
+        metrics.add(&["b"], &Gold::all_of(vec![]));
+        assert_eq!(metrics.n_queries(), 2);
+        assert!(near(metrics.mrr(), 0.5));
+    }
+}

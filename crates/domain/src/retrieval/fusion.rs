@@ -1,0 +1,103 @@
+//! Several rankings made one.
+
+/// Weighted reciprocal rank fusion: `sum_i weight_i / (k + rank_i)`, ranks from 1 (Cormack, Clarke
+/// and Büttcher, SIGIR 2009, with weights).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankFusion {
+    /// How much the first places differ from later ones: the larger, the less.
+    pub k: f64,
+    /// How much each ranking counts.
+    pub weights: RankFusionWeights,
+}
+
+/// How much each ranking counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankFusionWeights {
+    /// The ranking by words.
+    pub words: f64,
+    /// The ranking by vectors.
+    pub meaning: f64,
+    /// The ranking by what was used after similar texts.
+    pub memory: f64,
+    /// The ranking by what goes with the best hits.
+    pub companions: f64,
+    /// The ranking by numbers of calls.
+    pub frequency: f64,
+}
+
+impl RankFusionWeights {
+    /// All rankings count the same.
+    pub const EQUAL: Self = Self {
+        words: 1.0,
+        meaning: 1.0,
+        memory: 1.0,
+        companions: 1.0,
+        frequency: 1.0,
+    };
+    /// What users showed themselves counts more than what is derived from it.
+    pub const CURATED_FIRST: Self = Self {
+        words: 1.2,
+        meaning: 1.0,
+        memory: 1.5,
+        companions: 1.0,
+        frequency: 0.8,
+    };
+}
+
+impl Default for RankFusion {
+    fn default() -> Self {
+        Self {
+            k: 60.0, // The value of the paper.
+            weights: RankFusionWeights::EQUAL,
+        }
+    }
+}
+
+impl RankFusion {
+    /// Returns what each place in a ranking of these scores adds: nothing where the score is not
+    /// above `floor`. Equal scores share the better place.
+    pub(super) fn shares(&self, scores: &[f64], floor: f64, weight: f64) -> Vec<f64> {
+        let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > floor).collect();
+        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        let mut shares = vec![0.0; scores.len()];
+        let mut rank = 0.0;
+        let mut last = f64::INFINITY;
+        for (place, at) in order.into_iter().enumerate() {
+            if scores[at] < last {
+                rank = super::lexical::as_f64(place + 1);
+                last = scores[at];
+            }
+            shares[at] = weight / (self.k + rank);
+        }
+        shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn places_count_by_their_rank_and_ties_are_equal() {
+        let fusion = RankFusion::default();
+        let shares = fusion.shares(&[0.5, 0.9, 0.5, 0.0], 0.0, 2.0);
+        let expected = [2.0 / 62.0, 2.0 / 61.0, 2.0 / 62.0, 0.0];
+        for (share, expected) in shares.iter().zip(expected) {
+            assert!((share - expected).abs() < 1e-12, "{shares:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_better_score_never_has_a_smaller_share(scores in proptest::collection::vec(0.0..1.0_f64, 1..20)) {
+            let shares = RankFusion::default().shares(&scores, 0.0, 1.0);
+            for (a, score) in scores.iter().enumerate() {
+                for (b, other) in scores.iter().enumerate() {
+                    prop_assert!(score <= other || shares[a] > shares[b]);
+                }
+            }
+        }
+    }
+}

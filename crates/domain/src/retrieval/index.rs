@@ -1,0 +1,272 @@
+//! The tools of a catalog, ranked for a query.
+
+mod scoring;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::document::ToolText;
+use super::fusion::RankFusion;
+use super::history::{HistoryWeights, UsageHistory};
+use super::lexical::{LexicalIndex, ToolTerms};
+use super::query::Query;
+use super::semantic::{Centre, SemanticIndex, ToolVectors};
+use super::slots::Taken;
+use crate::tool::{ToolKey, ToolRef};
+
+/// A tool as it is indexed: its texts, read once for a content.
+#[derive(Clone, Debug)]
+pub struct IndexedTool {
+    tool: ToolRef,
+    key: ToolKey,
+    analysed: Arc<Analysed>,
+}
+
+#[derive(Debug)]
+struct Analysed {
+    text: ToolText,
+    content_hash: String,
+    terms: ToolTerms,
+    taken: Taken,
+}
+
+impl IndexedTool {
+    /// Reads the texts of a tool.
+    #[must_use]
+    pub fn new(tool: ToolRef, text: ToolText) -> Self {
+        Self {
+            key: tool.key(),
+            tool,
+            analysed: Arc::new(Analysed {
+                content_hash: text.content_hash(),
+                terms: ToolTerms::new(&text),
+                taken: Taken::new(&text),
+                text,
+            }),
+        }
+    }
+
+    /// Returns the tool.
+    #[must_use]
+    pub fn tool(&self) -> &ToolRef {
+        &self.tool
+    }
+
+    /// Returns its key.
+    #[must_use]
+    pub fn key(&self) -> ToolKey {
+        self.key
+    }
+
+    /// Returns what was read of it.
+    #[must_use]
+    pub fn text(&self) -> &ToolText {
+        &self.analysed.text
+    }
+
+    /// Returns what identifies its texts; see [`ToolText::content_hash`].
+    #[must_use]
+    pub fn content_hash(&self) -> &str {
+        &self.analysed.content_hash
+    }
+}
+
+/// How tools are ranked. Weights are finite; zero switches a term off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankingRules {
+    /// Fuse ranks in place of scores.
+    pub rank_fusion: Option<RankFusion>,
+    /// What a standard deviation of the cosine over the catalog adds to the score.
+    pub meaning: f64,
+    /// What a synonym counts of the word itself.
+    pub synonyms: f64,
+    /// What is added for a tool that takes the URL, the path or the file that the query names.
+    pub slots: f64,
+    /// What the tools of a server whose other tools fit get added, from the sixth place on.
+    pub server: f64,
+    /// The terms of the history.
+    pub history: HistoryWeights,
+}
+
+impl Default for RankingRules {
+    fn default() -> Self {
+        Self {
+            rank_fusion: None,
+            meaning: 0.12,
+            synonyms: 0.5,
+            slots: 0.06,
+            server: 0.1,
+            history: HistoryWeights::default(),
+        }
+    }
+}
+
+/// A part of a score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Term {
+    /// The words of the query that the tool has.
+    Words,
+    /// How near the text of the tool is in meaning.
+    Meaning,
+    /// It takes the kind of thing that the query names.
+    Slots,
+    /// It was used after similar texts.
+    Memory,
+    /// It is used together with the best hits, or with what the session used.
+    Companions,
+    /// It is called often.
+    Frequency,
+    /// Other tools of its server fit.
+    Server,
+}
+
+impl Term {
+    /// All parts, in the order in which they are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Words,
+        Self::Meaning,
+        Self::Slots,
+        Self::Memory,
+        Self::Companions,
+        Self::Frequency,
+        Self::Server,
+    ];
+
+    /// Returns the name under which the part is shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Words => "words",
+            Self::Meaning => "meaning",
+            Self::Slots => "slots",
+            Self::Memory => "memory",
+            Self::Companions => "companions",
+            Self::Frequency => "frequency",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// A tool at its place in a ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The position of the tool in the index.
+    pub position: usize,
+    /// Its score: the sum of the terms.
+    pub score: f64,
+    /// What the score is made of; parts that are zero are left out.
+    pub terms: Vec<(Term, f64)>,
+    /// The share of the query's words that the tool covers, from 0 to 1.
+    pub coverage: f64,
+    /// The cosine with the query; `None` without vectors.
+    pub cosine: Option<f64>,
+}
+
+/// What was used before, for a ranking that takes it into account.
+#[derive(Clone, Copy, Debug)]
+pub struct Past<'a> {
+    /// What is known.
+    pub history: &'a UsageHistory,
+    /// The tools that the session has used.
+    pub session_tools: &'a [ToolKey],
+    /// The time of the query.
+    pub now: Timestamp,
+    /// A source of the history that is left out.
+    pub without: Option<u64>,
+}
+
+/// The tools of a catalog with their words and, where an encoder was there, their vectors. It is
+/// not changed: another catalog has another index, made of the same [`IndexedTool`]s. Clones share
+/// what they hold.
+#[derive(Clone, Debug)]
+pub struct ToolIndex {
+    words: Arc<Words>,
+    semantic: Option<Arc<SemanticIndex>>,
+}
+
+/// What an index knows without vectors.
+#[derive(Debug)]
+struct Words {
+    tools: Vec<IndexedTool>,
+    by_key: BTreeMap<ToolKey, usize>,
+    lexical: LexicalIndex,
+    server_of: Vec<usize>,
+    n_servers: usize,
+}
+
+impl ToolIndex {
+    /// Returns the index of these tools, without vectors.
+    #[must_use]
+    pub fn new(tools: Vec<IndexedTool>) -> Self {
+        let mut servers: BTreeMap<&str, usize> = BTreeMap::new();
+        let server_of = tools
+            .iter()
+            .map(|tool| {
+                let n = servers.len();
+                *servers.entry(tool.text().server.as_str()).or_insert(n)
+            })
+            .collect();
+        let words = Words {
+            lexical: LexicalIndex::new(tools.iter().map(|tool| &tool.analysed.terms)),
+            n_servers: servers.len(),
+            server_of,
+            by_key: (tools.iter().enumerate())
+                .map(|(at, tool)| (tool.key, at))
+                .collect(),
+            tools,
+        };
+        Self {
+            words: Arc::new(words),
+            semantic: None,
+        }
+    }
+
+    /// Returns the index with the vectors of the tools, in their order, centred by `centre`.
+    /// Vectors of another number than there are tools are left out.
+    #[must_use]
+    pub fn with_vectors(&self, vectors: &[ToolVectors], centre: &Centre) -> Self {
+        let fits = vectors.len() == self.tools().len();
+        Self {
+            words: Arc::clone(&self.words),
+            semantic: fits.then(|| Arc::new(SemanticIndex::new(vectors, centre))),
+        }
+    }
+
+    /// Returns the tools in the order of their positions.
+    #[must_use]
+    pub fn tools(&self) -> &[IndexedTool] {
+        &self.words.tools
+    }
+
+    /// Returns whether the tools have vectors.
+    #[must_use]
+    pub fn has_vectors(&self) -> bool {
+        self.semantic.is_some()
+    }
+
+    /// Returns the best `limit` tools for a query, best first; ties by position. The vector of the
+    /// query must be centred.
+    #[must_use]
+    pub fn rank(
+        &self,
+        query: &Query,
+        rules: &RankingRules,
+        past: Option<Past<'_>>,
+        limit: usize,
+    ) -> Vec<Hit> {
+        let coverage = self.words.lexical.coverage(&query.terms, rules.synonyms).of;
+        let cosines = match (&self.semantic, &query.vector) {
+            (Some(semantic), Some(vector)) => semantic.cosines(vector),
+            _ => Vec::new(),
+        };
+        let parts = self.parts(query, rules, (&coverage, &cosines), past);
+        let mut hits = self.best(parts, rules, limit);
+        for hit in &mut hits {
+            hit.coverage = coverage[hit.position];
+            hit.cosine = cosines.get(hit.position).copied();
+        }
+        hits
+    }
+}

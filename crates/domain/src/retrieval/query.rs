@@ -1,0 +1,68 @@
+//! What is looked for.
+
+use std::collections::HashSet;
+
+use super::lexical::QueryTerm;
+use super::slots::{Slot, slots_of};
+use super::synonyms::Synonyms;
+use super::words::words;
+
+/// A text that tools are looked for with, read once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    pub(super) terms: Vec<QueryTerm>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) vector: Option<Vec<f32>>,
+}
+
+impl Query {
+    /// The most of a text that is read, in bytes. Nobody asks for a tool in more.
+    pub const MAX_BYTES: usize = 16 * 1024;
+    /// The most different terms that count.
+    const MAX_TERMS: usize = 512;
+
+    /// Reads a text.
+    #[must_use]
+    pub fn new(text: &str, synonyms: &Synonyms) -> Self {
+        let text = Self::cut(text);
+        let mut seen = HashSet::new();
+        let different = words(text)
+            .into_iter()
+            .filter(|term| seen.insert(term.clone()));
+        let terms = different
+            .take(Self::MAX_TERMS)
+            .map(|term| QueryTerm {
+                synonyms: synonyms.of(&term).to_vec(),
+                term,
+            })
+            .collect();
+        Self {
+            terms,
+            slots: slots_of(text),
+            vector: None,
+        }
+    }
+
+    /// Adds the vector that an encoder made of the text.
+    #[must_use]
+    pub fn with_vector(mut self, vector: Vec<f32>) -> Self {
+        self.vector = Some(vector);
+        self
+    }
+
+    /// Returns the beginning of a text, as much of it as is read.
+    #[must_use]
+    pub fn cut(text: &str) -> &str {
+        let mut end = text.len().min(Self::MAX_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        &text[..end]
+    }
+
+    /// Returns whether there is nothing in the text to look for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+}

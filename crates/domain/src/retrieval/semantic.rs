@@ -1,0 +1,198 @@
+//! The vectors of tools, and how near they are to that of a query.
+
+use super::lexical::as_f64;
+
+/// The vectors of a tool: of the whole text, and of its purpose alone. A long description drowns
+/// the purpose of a tool; the second one repairs that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolVectors {
+    /// The vector of [`ToolText::full_text`](super::ToolText::full_text).
+    pub full: Vec<f32>,
+    /// The vector of [`ToolText::short_text`](super::ToolText::short_text).
+    pub short: Vec<f32>,
+}
+
+/// What vectors of a model have in common, whatever the text; it is taken out before they are
+/// compared. Cosines of the E5 family lie in a narrow band without that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Centre(Vec<f32>);
+
+impl Centre {
+    /// Returns the mean of the vectors; `None` without any. Those of another length than the first
+    /// do not count.
+    #[must_use]
+    pub fn of<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Option<Self> {
+        let mut vectors = vectors.into_iter();
+        let mut sum: Vec<f64> = vectors.next()?.iter().copied().map(f64::from).collect();
+        let mut n = 1;
+        let dimension = sum.len();
+        for vector in vectors.filter(|vector| vector.len() == dimension) {
+            n += 1;
+            for (sum, component) in sum.iter_mut().zip(vector) {
+                *sum += f64::from(*component);
+            }
+        }
+        Some(Self(
+            sum.iter().map(|sum| narrow(sum / as_f64(n))).collect(),
+        ))
+    }
+
+    /// Returns this mean of `n` vectors, moved towards another mean as if `weight` vectors more
+    /// had it. A mean of few vectors is mostly those vectors themselves.
+    #[must_use]
+    pub fn shrunk(&self, n: usize, towards: &Self, weight: f64) -> Self {
+        if towards.0.len() != self.0.len() {
+            return self.clone();
+        }
+        let n = as_f64(n);
+        let mixed = self.0.iter().zip(&towards.0).map(|(own, other)| {
+            narrow((n * f64::from(*own) + weight * f64::from(*other)) / (n + weight))
+        });
+        Self(mixed.collect())
+    }
+
+    /// Returns the vector without what is common, with length 1. A vector of another dimension, or
+    /// of which nothing is left, stays as it is.
+    #[must_use]
+    pub fn apply(&self, vector: &[f32]) -> Vec<f32> {
+        if vector.len() != self.0.len() {
+            return vector.to_vec();
+        }
+        let mut rest: Vec<f32> = vector
+            .iter()
+            .zip(&self.0)
+            .map(|(own, mean)| own - mean)
+            .collect();
+        let length = dot(&rest, &rest).sqrt();
+        if length < 1e-6 {
+            return vector.to_vec();
+        }
+        for component in &mut rest {
+            *component /= length;
+        }
+        rest
+    }
+}
+
+/// The vectors of a catalog, centred.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SemanticIndex {
+    dimension: usize,
+    /// Row by row, all tools.
+    full: Vec<f32>,
+    short: Vec<f32>,
+}
+
+impl SemanticIndex {
+    pub(super) fn new(vectors: &[ToolVectors], centre: &Centre) -> Self {
+        let dimension = centre.0.len();
+        let rows = |of: fn(&ToolVectors) -> &Vec<f32>| -> Vec<f32> {
+            let mut rows = Vec::with_capacity(vectors.len() * dimension);
+            for vectors in vectors {
+                let mut row = centre.apply(of(vectors));
+                row.resize(dimension, 0.0);
+                rows.append(&mut row);
+            }
+            rows
+        };
+        Self {
+            dimension,
+            full: rows(|vectors| &vectors.full),
+            short: rows(|vectors| &vectors.short),
+        }
+    }
+
+    /// Returns for each tool the mean of its two cosines with a centred query; empty when the
+    /// query has another dimension.
+    pub(super) fn cosines(&self, query: &[f32]) -> Vec<f64> {
+        if query.len() != self.dimension || self.dimension == 0 {
+            return Vec::new();
+        }
+        let full = self.full.chunks_exact(self.dimension);
+        full.zip(self.short.chunks_exact(self.dimension))
+            .map(|(full, short)| f64::from(dot(full, query) + dot(short, query)) / 2.0)
+            .collect()
+    }
+}
+
+/// Returns the inner product of two vectors of the same length.
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    // Sums of their own for each of eight positions: the compiler can then use wide registers,
+    // which it may not do where the order of one sum would change.
+    let mut sums = [0.0_f32; 8];
+    let (a_chunks, b_chunks) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f32 = (a_chunks.remainder().iter())
+        .zip(b_chunks.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
+    for (a, b) in a_chunks.zip(b_chunks) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// Returns how many standard deviations each value lies above the mean; zeros where all are equal.
+pub(super) fn standardised(values: &[f64]) -> Vec<f64> {
+    let n = as_f64(values.len().max(1));
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / n;
+    let deviation = variance.sqrt();
+    if deviation < 1e-9 {
+        return vec![0.0; values.len()];
+    }
+    values
+        .iter()
+        .map(|value| (value - mean) / deviation)
+        .collect()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a component needs no more precision"
+)]
+fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_vectors_share_is_taken_out() {
+        let (a, b) = ([0.8_f32, 0.6], [0.8_f32, -0.6]);
+        let centre = Centre::of([&a[..], &b[..]]).unwrap();
+        assert_eq!(centre.apply(&a), [0.0, 1.0]);
+        assert_eq!(centre.apply(&b), [0.0, -1.0]);
+        assert_eq!(
+            centre.apply(&[0.8, 0.0]),
+            [0.8, 0.0],
+            "nothing is left of it"
+        );
+        assert_eq!(centre.apply(&[1.0]), [1.0], "another dimension");
+        assert_eq!(Centre::of([]), None);
+    }
+
+    #[test]
+    fn a_mean_of_few_is_moved_towards_a_known_one() {
+        let own = Centre(vec![1.0, 0.0]);
+        let known = Centre(vec![0.0, 1.0]);
+        assert_eq!(own.shrunk(30, &known, 10.0), Centre(vec![0.75, 0.25]));
+        assert_eq!(own.shrunk(30, &Centre(vec![0.0]), 10.0), own);
+    }
+
+    #[test]
+    fn products_do_not_depend_on_the_length() {
+        for n in 0..40_u8 {
+            let a: Vec<f32> = (0..n).map(f32::from).collect();
+            let expected: f32 = a.iter().map(|a| a * 2.0).sum();
+            assert!((dot(&a, &vec![2.0; n.into()]) - expected).abs() < 1e-3);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Words that mean the same, as data that operators can extend.
+
+use std::collections::HashMap;
+
+use super::words::words;
+
+const SHIPPED: &str = include_str!("../../data/synonyms.txt");
+
+/// Groups of words that mean the same where tools are concerned.
+///
+/// The text has one group a line, words with spaces between them; what follows `#` is a comment.
+/// A word may stand in several groups. Words are compared by their stems.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Synonyms {
+    by_term: HashMap<String, Vec<String>>,
+}
+
+/// Why a text of synonyms is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SynonymsError {
+    /// A group has fewer than two different words.
+    #[error("line {line}: a group needs at least two words that differ by more than their ending")]
+    Lonely {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A group has too many words.
+    #[error("line {line}: a group has at most {max} words", max = Synonyms::MAX_GROUP)]
+    Large {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// What stands between spaces is more than one word.
+    #[error("line {line}: {word:?} is not one word")]
+    NotOneWord {
+        /// The line, from 1.
+        line: usize,
+        /// The text.
+        word: String,
+    },
+}
+
+impl Synonyms {
+    /// The most words of a group.
+    pub const MAX_GROUP: usize = 32;
+
+    /// Returns the groups that come with riglm.
+    #[must_use]
+    pub fn shipped() -> Self {
+        Self::default().with(SHIPPED).unwrap_or_default()
+    }
+
+    /// Adds the groups of a text.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SynonymsError`], which names the line, for a group of one word, of too many, or
+    /// of something that is not a word.
+    pub fn with(mut self, text: &str) -> Result<Self, SynonymsError> {
+        for (number, line) in (1..).zip(text.lines()) {
+            let words = line.split('#').next().unwrap_or_default();
+            let group = group(words, number)?;
+            for term in &group {
+                let known = self.by_term.entry(term.clone()).or_default();
+                for other in &group {
+                    if other != term && !known.contains(other) {
+                        known.push(other.clone());
+                    }
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// Returns the terms that mean the same as a term, without itself.
+    #[must_use]
+    pub fn of(&self, term: &str) -> &[String] {
+        self.by_term.get(term).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Reads one line; an empty one has no words.
+fn group(text: &str, line: usize) -> Result<Vec<String>, SynonymsError> {
+    let mut group: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let mut terms = words(word).into_iter();
+        let (Some(term), None) = (terms.next(), terms.next()) else {
+            let word = word.to_owned();
+            return Err(SynonymsError::NotOneWord { line, word });
+        };
+        if !group.contains(&term) {
+            group.push(term);
+        }
+    }
+    match group.len() {
+        1 => Err(SynonymsError::Lonely { line }),
+        n if n > Synonyms::MAX_GROUP => Err(SynonymsError::Large { line }),
+        _ => Ok(group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_that_are_shipped_can_be_read() {
+        let shipped = Synonyms::default().with(SHIPPED).unwrap();
+        assert_eq!(Synonyms::shipped(), shipped);
+        assert!(shipped.of("delet").contains(&"remov".to_owned()));
+    }
+
+    #[test]
+    fn groups_are_compared_by_stems_and_add_up() {
+        let synonyms = Synonyms::default()
+            .with("car auto # both\n\nauto automobiles\n")
+            .unwrap();
+        assert_eq!(synonyms.of("car"), ["auto"]);
+        assert_eq!(synonyms.of("auto"), ["car", "automobil"]);
+        assert!(synonyms.of("bus").is_empty());
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = |text: &str| Synonyms::default().with(text).unwrap_err();
+        assert_eq!(error("a1 b1\ncar cars"), SynonymsError::Lonely { line: 2 });
+        assert_eq!(
+            error("car motor_car"),
+            SynonymsError::NotOneWord {
+                line: 1,
+                word: "motor_car".into()
+            }
+        );
+        let many: Vec<String> = (0..40).map(|n| format!("w{n}")).collect();
+        assert_eq!(error(&many.join(" ")), SynonymsError::Large { line: 1 });
+    }
+}
