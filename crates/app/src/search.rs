@@ -1,5 +1,21 @@
 //! Searching for tools in words, over everything that a session could call.
+//!
+//! An [`Offer`] is what a session could call. [`ToolSearch`] ranks it for a query with the rules of
+//! [`riglm_domain::retrieval`], the vectors of the encoders that are configured, and what the
+//! principal used before, and writes the answer. What is asked and then called teaches it.
 
+mod answer;
+mod encoders;
+mod learning;
+mod memory;
 mod offer;
+mod prepared;
+mod service;
 
+pub use answer::AnswerRules;
+pub use memory::SearchStores;
 pub use offer::{Offer, OfferedTool, ServerText};
+pub use service::{
+    MAX_LIMIT, SearchCall, SearchEncoder, SearchParts, SearchReply, SearchRules, ToolCalled,
+    ToolSearch,
+};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::Timestamp;
 
 use super::semantic::dot;
+use crate::embedding::Embedding;
 use crate::tool::ToolKey;
 
 /// How much the history counts, and how it is read.
@@ -37,7 +38,7 @@ impl Default for HistoryWeights {
 /// A text that was searched for or given, and the tools that were used then.
 #[derive(Clone, Debug, PartialEq)]
 struct Memory {
-    vector: Vec<f32>,
+    text: Embedding,
     /// Tools with how much their use is trusted: 1 after a search, negative after a failure.
     used: Vec<(ToolKey, f32)>,
     at: Timestamp,
@@ -60,7 +61,7 @@ impl UsageHistory {
     /// The most texts that are remembered of one principal.
     pub const MAX_MEMORIES: usize = 2_000;
     /// Texts with a cosine above this are the same.
-    const SAME: f32 = 0.97;
+    const SAME: f64 = 0.97;
     /// The cosine from which on a text counts as similar, and how far above it counts in full.
     const SIMILAR: f64 = 0.25;
     const SIMILAR_SPAN: f64 = 0.5;
@@ -104,21 +105,19 @@ impl UsageHistory {
         self.memories.len()
     }
 
-    /// Remembers that a tool was used after a text. `vector` is its vector, centred; `trust` says
-    /// how much that tells: 1 for a call after a search, less for one without, negative for one
-    /// that failed.
+    /// Remembers that a tool was used after a text. `text` is its vector, centred, which is
+    /// compared with those of the same model only; `trust` says how much that tells: 1 for a call
+    /// after a search, less for one without, negative for one that failed.
     pub fn remember(
         &mut self,
-        vector: &[f32],
+        text: &Embedding,
         (tool, trust): (ToolKey, f32),
         at: Timestamp,
         source: u64,
     ) {
         let same = self.memories.iter_mut().rev().find(|memory| {
-            let is_same_source = memory.source == source;
-            memory.vector.len() == vector.len()
-                && (is_same_source && memory.vector == vector
-                    || self.merges && dot(&memory.vector, vector) > Self::SAME)
+            let is_known = memory.source == source && memory.text == *text;
+            is_known || self.merges && nearness(&memory.text, text) > Self::SAME
         });
         if let Some(memory) = same {
             memory.at = memory.at.max(at);
@@ -135,7 +134,7 @@ impl UsageHistory {
             }
         }
         self.memories.push(Memory {
-            vector: vector.to_vec(),
+            text: text.clone(),
             used: vec![(tool, trust)],
             at,
             source,
@@ -165,16 +164,14 @@ impl UsageHistory {
     #[must_use]
     pub fn memory(
         &self,
-        vector: &[f32],
+        text: &Embedding,
         weights: &HistoryWeights,
         now: Timestamp,
         without: Option<u64>,
     ) -> BTreeMap<ToolKey, f64> {
         let mut near: Vec<(f64, usize)> = (self.memories.iter().enumerate())
-            .filter(|(_, memory)| {
-                memory.vector.len() == vector.len() && without != Some(memory.source)
-            })
-            .map(|(at, memory)| (f64::from(dot(&memory.vector, vector)), at))
+            .filter(|(_, memory)| without != Some(memory.source))
+            .map(|(at, memory)| (nearness(&memory.text, text), at))
             .filter(|(cosine, _)| *cosine > Self::SIMILAR)
             .collect();
         near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -230,6 +227,14 @@ impl UsageHistory {
     }
 }
 
+/// Returns the cosine of two texts; -1 for vectors of different models.
+fn nearness(a: &Embedding, b: &Embedding) -> f64 {
+    if a.model() != b.model() || a.vector().len() != b.vector().len() {
+        return -1.0;
+    }
+    f64::from(dot(a.vector(), b.vector()))
+}
+
 /// Returns how much something of `then` still counts: half after each half-life.
 fn decay(now: Timestamp, then: Timestamp, half_life_days: f64) -> f64 {
     let seconds = now.duration_since(then).as_secs_f64().max(0.0);
@@ -244,33 +249,42 @@ mod tests {
     const B: ToolKey = ToolKey(2);
     const C: ToolKey = ToolKey(3);
 
+    fn text(vector: [f32; 2]) -> Embedding {
+        Embedding::new("m", vector.to_vec()).unwrap()
+    }
+
     fn day(day: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap()
     }
 
     fn remembered(
         history: &UsageHistory,
-        vector: &[f32],
+        text: &Embedding,
         now: Timestamp,
     ) -> BTreeMap<ToolKey, f64> {
-        history.memory(vector, &HistoryWeights::default(), now, None)
+        history.memory(text, &HistoryWeights::default(), now, None)
     }
 
     #[test]
     fn what_was_used_after_a_similar_text_is_remembered() {
         let mut history = UsageHistory::new(10);
-        history.remember(&[1.0, 0.0], (A, 1.0), day(0), 0);
-        history.remember(&[0.0, 1.0], (B, 1.0), day(0), 0);
-        let found = remembered(&history, &[0.8, 0.6], day(0));
+        history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
+        history.remember(&text([0.0, 1.0]), (B, 1.0), day(0), 0);
+        let found = remembered(&history, &text([0.8, 0.6]), day(0));
         assert!(
             (found[&A] - 1.0).abs() < 1e-9 && (found[&B] - 0.7).abs() < 1e-6,
             "{found:?}"
         );
-        let later = remembered(&history, &[0.8, 0.6], day(30));
+        let later = remembered(&history, &text([0.8, 0.6]), day(30));
         assert!((later[&A] - 0.5).abs() < 1e-6);
         assert!(
             history
-                .memory(&[1.0, 0.0], &HistoryWeights::default(), day(0), Some(0))
+                .memory(
+                    &text([1.0, 0.0]),
+                    &HistoryWeights::default(),
+                    day(0),
+                    Some(0)
+                )
                 .is_empty()
         );
     }
@@ -278,25 +292,25 @@ mod tests {
     #[test]
     fn a_failed_call_takes_back_what_others_said() {
         let mut history = UsageHistory::exact();
-        history.remember(&[1.0, 0.0], (A, 0.6), day(0), 0);
-        let before = remembered(&history, &[1.0, 0.0], day(0))[&A];
-        history.remember(&[0.999, 0.044_7], (A, -0.2), day(0), 1);
-        let after = remembered(&history, &[1.0, 0.0], day(0))[&A];
+        history.remember(&text([1.0, 0.0]), (A, 0.6), day(0), 0);
+        let before = remembered(&history, &text([1.0, 0.0]), day(0))[&A];
+        history.remember(&text([0.999, 0.044_7]), (A, -0.2), day(0), 1);
+        let after = remembered(&history, &text([1.0, 0.0]), day(0))[&A];
         assert!(after < before, "{after} {before}");
-        history.remember(&[0.0, 1.0], (B, -0.2), day(0), 2);
-        assert!(remembered(&history, &[0.0, 1.0], day(0))[&B].abs() < 1e-9);
+        history.remember(&text([0.0, 1.0]), (B, -0.2), day(0), 2);
+        assert!(remembered(&history, &text([0.0, 1.0]), day(0))[&B].abs() < 1e-9);
     }
 
     #[test]
     fn the_same_text_again_is_one_memory_and_the_oldest_makes_room() {
         let mut history = UsageHistory::new(2);
-        history.remember(&[1.0, 0.0], (A, 1.0), day(0), 0);
-        history.remember(&[0.999, 0.044_7], (B, 1.0), day(1), 0);
+        history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
+        history.remember(&text([0.999, 0.044_7]), (B, 1.0), day(1), 0);
         assert_eq!(history.n_memories(), 1);
-        history.remember(&[0.0, 1.0], (B, 1.0), day(2), 0);
-        history.remember(&[0.0, -1.0], (C, 1.0), day(3), 0);
+        history.remember(&text([0.0, 1.0]), (B, 1.0), day(2), 0);
+        history.remember(&text([0.0, -1.0]), (C, 1.0), day(3), 0);
         assert_eq!(history.n_memories(), 2);
-        assert!(!remembered(&history, &[1.0, 0.0], day(3)).contains_key(&A));
+        assert!(!remembered(&history, &text([1.0, 0.0]), day(3)).contains_key(&A));
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl ToolIndex {
     ) -> Vec<Hit> {
         let coverage = self.words.lexical.coverage(&query.terms, rules.synonyms).of;
         let cosines = match (&self.semantic, &query.vector) {
-            (Some(semantic), Some(vector)) => semantic.cosines(vector),
+            (Some(semantic), Some(vector)) => semantic.cosines(vector.vector()),
             _ => Vec::new(),
         };
         let parts = self.parts(query, rules, (&coverage, &cosines), past);

@@ -6,13 +6,14 @@ use super::lexical::QueryTerm;
 use super::slots::{Slot, slots_of};
 use super::synonyms::Synonyms;
 use super::words::words;
+use crate::embedding::Embedding;
 
 /// A text that tools are looked for with, read once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     pub(super) terms: Vec<QueryTerm>,
     pub(super) slots: Vec<Slot>,
-    pub(super) vector: Option<Vec<f32>>,
+    pub(super) vector: Option<Embedding>,
 }
 
 impl Query {
@@ -43,9 +44,9 @@ impl Query {
         }
     }
 
-    /// Adds the vector that an encoder made of the text.
+    /// Adds the vector that an encoder made of the text, centred.
     #[must_use]
-    pub fn with_vector(mut self, vector: Vec<f32>) -> Self {
+    pub fn with_vector(mut self, vector: Embedding) -> Self {
         self.vector = Some(vector);
         self
     }

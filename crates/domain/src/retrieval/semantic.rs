@@ -37,6 +37,12 @@ impl Centre {
         ))
     }
 
+    /// Returns the centre that changes no vector.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// Returns this mean of `n` vectors, moved towards another mean as if `weight` vectors more
     /// had it. A mean of few vectors is mostly those vectors themselves.
     #[must_use]
@@ -49,6 +55,12 @@ impl Centre {
             narrow((n * f64::from(*own) + weight * f64::from(*other)) / (n + weight))
         });
         Self(mixed.collect())
+    }
+
+    /// Returns the dimension of the vectors that it is the mean of; 0 for [`Self::none`].
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.0.len()
     }
 
     /// Returns the vector without what is common, with length 1. A vector of another dimension, or

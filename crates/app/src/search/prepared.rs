@@ -1,0 +1,139 @@
+//! Offers made ready to be searched, and held for the next search.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lru::LruCache;
+use riglm_domain::retrieval::{Centre, IndexedTool, ToolIndex, ToolText, ToolVectors};
+use sha2::{Digest, Sha256};
+
+use super::offer::{Offer, OfferedTool};
+
+/// How many different offers are held. There are as many as there are sets of upstreams that
+/// principals are shown, and now and then one that has just changed.
+const MAX_OFFERS: usize = 16;
+/// How many read definitions are held, so that a change of one tool has one read again.
+const MAX_DEFINITIONS: usize = 20_000;
+
+/// An offer with its index.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) by_words: ToolIndex,
+    /// The same with vectors, for each encoder that is done with it.
+    with_vectors: Vec<OnceLock<ToolIndex>>,
+}
+
+impl Prepared {
+    /// Returns the index with the vectors of an encoder, if those are made.
+    pub(super) fn with_vectors(&self, tier: usize) -> Option<&ToolIndex> {
+        self.with_vectors.get(tier)?.get()
+    }
+
+    /// Adds the vectors of an encoder.
+    pub(super) fn add_vectors(&self, tier: usize, vectors: &[ToolVectors], centre: &Centre) {
+        if let Some(place) = self.with_vectors.get(tier) {
+            // Two of the same offer make the same vectors.
+            let _ = place.set(self.by_words.with_vectors(vectors, centre));
+        }
+    }
+}
+
+/// The offers that were searched or listed last.
+#[derive(Debug)]
+pub(super) struct Offers {
+    n_tiers: usize,
+    held: Mutex<LruCache<[u8; 32], Arc<Prepared>>>,
+    read: Mutex<LruCache<[u8; 32], IndexedTool>>,
+}
+
+impl Offers {
+    pub(super) fn new(n_tiers: usize) -> Self {
+        let cache = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            n_tiers,
+            held: Mutex::new(LruCache::new(cache(MAX_OFFERS))),
+            read: Mutex::new(LruCache::new(cache(MAX_DEFINITIONS))),
+        }
+    }
+
+    /// Returns an offer that was prepared before.
+    pub(super) fn get(&self, offer: &Offer) -> Option<Arc<Prepared>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(&offer.id()).cloned()
+    }
+
+    /// Prepares an offer. Takes milliseconds for a thousand tools; run it where that does not
+    /// hold up anybody.
+    pub(super) fn prepare(&self, offer: &Arc<Offer>) -> Arc<Prepared> {
+        if let Some(prepared) = self.get(offer) {
+            return prepared;
+        }
+        let tools = offer.tools().iter().map(|tool| self.read(offer, tool));
+        let prepared = Arc::new(Prepared {
+            by_words: ToolIndex::new(tools.collect()),
+            with_vectors: (0..self.n_tiers).map(|_| OnceLock::new()).collect(),
+        });
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = held.get_or_insert(offer.id(), || prepared);
+        Arc::clone(kept)
+    }
+
+    fn read(&self, offer: &Offer, tool: &OfferedTool) -> IndexedTool {
+        let server = offer
+            .server(&tool.tool.upstream)
+            .cloned()
+            .unwrap_or_default();
+        let mut digest = Sha256::new();
+        for text in [
+            tool.tool.upstream.as_str(),
+            tool.tool.tool.as_str(),
+            &server.name,
+            &server.title,
+            &server.instructions,
+            &tool.definition,
+        ] {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text);
+        }
+        let key: [u8; 32] = digest.finalize().into();
+        let known = |read: &Mutex<LruCache<[u8; 32], IndexedTool>>| {
+            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            read.get(&key).cloned()
+        };
+        if let Some(known) = known(&self.read) {
+            return known;
+        }
+        let name = tool.tool.tool.as_str();
+        let text = ToolText::of_definition(name, &tool.definition);
+        let text = text.on_server(&server.name, &server.title, &server.instructions);
+        let indexed = IndexedTool::new(tool.tool.clone(), text);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.put(key, indexed.clone());
+        indexed
+    }
+}
+
+/// Returns for each position the earlier one that is almost the same tool: the same name but for
+/// the server, with the same description and parameters.
+pub(super) fn duplicates(index: &ToolIndex, positions: &[usize]) -> HashMap<usize, usize> {
+    let mut first: HashMap<(&str, &str, String), usize> = HashMap::new();
+    let mut duplicates = HashMap::new();
+    for position in positions {
+        let text = index.tools()[*position].text();
+        let key = (
+            text.name.as_str(),
+            text.description.trim(),
+            text.signature(),
+        );
+        match first.get(&key) {
+            Some(earlier) => {
+                duplicates.insert(*position, *earlier);
+            }
+            None => {
+                first.insert(key, *position);
+            }
+        }
+    }
+    duplicates
+}

@@ -1,0 +1,496 @@
+//! The search itself: from a query to an answer, and what is learned on the way.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use riglm_domain::embedding::Embedding;
+use riglm_domain::id::{ContextId, SessionId};
+use riglm_domain::principal::Principal;
+use riglm_domain::retrieval::{
+    Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade, nearest_names,
+};
+use riglm_domain::search::{ScoredTool, SearchQuality};
+use riglm_domain::tool::ToolRef;
+use riglm_ports::clock::Clock;
+use riglm_ports::encoder::Encoder;
+use riglm_ports::token_counter::TokenCounter;
+use tokio_util::task::TaskTracker;
+
+use super::answer::{AnswerRules, Found, write};
+use super::encoders::Tier;
+use super::memory::{Memories, SearchStores};
+use super::offer::Offer;
+use super::prepared::{Offers, Prepared, duplicates};
+
+/// How many answers are held for sessions that ask the same again.
+const MAX_ANSWERS: usize = 1_000;
+/// How many tools an answer has when the client does not say.
+const DEFAULT_LIMIT: usize = 10;
+/// The most tools of one answer.
+pub const MAX_LIMIT: usize = 50;
+/// How many names are suggested where nothing fits.
+const N_NAMES: usize = 3;
+
+/// How searches are answered.
+#[derive(Clone, Debug)]
+pub struct SearchRules {
+    /// How tools are ranked.
+    pub ranking: RankingRules,
+    /// How answers are graded.
+    pub quality: QualityRules,
+    /// How answers are written.
+    pub answer: AnswerRules,
+    /// Which words mean the same.
+    pub synonyms: Synonyms,
+    /// How long a search waits for the encoder before it goes on without.
+    pub encoder_deadline: Duration,
+    /// An answer whose best tool covers less of the query's words than this, and is less near
+    /// than [`Self::min_cosine`], says that nothing fits.
+    pub min_coverage: f64,
+    /// See [`Self::min_coverage`].
+    pub min_cosine: f64,
+}
+
+impl Default for SearchRules {
+    fn default() -> Self {
+        Self {
+            ranking: RankingRules::default(),
+            quality: QualityRules::default(),
+            answer: AnswerRules::default(),
+            synonyms: Synonyms::shipped(),
+            encoder_deadline: Duration::from_millis(500),
+            min_coverage: 0.1,
+            min_cosine: 0.15,
+        }
+    }
+}
+
+/// What a search is made of.
+#[derive(Debug)]
+pub struct SearchParts {
+    /// The encoders, the better one first. A search takes the first that has done the catalog and
+    /// answers in time; without any, words decide alone.
+    pub encoders: Vec<SearchEncoder>,
+    /// What was recorded before; `None` where nothing is.
+    pub stores: Option<SearchStores>,
+    /// Counts the tokens of answers.
+    pub counter: Arc<dyn TokenCounter>,
+    /// Tells how old memories are.
+    pub clock: Arc<dyn Clock>,
+    /// How searches are answered.
+    pub rules: SearchRules,
+}
+
+/// An encoder, and whether its vectors are worth keeping.
+#[derive(Clone, Debug)]
+pub struct SearchEncoder {
+    /// The encoder.
+    pub encoder: Arc<dyn Encoder>,
+    /// Whether vectors of tools are stored: not for one that makes them in no time.
+    pub is_stored: bool,
+}
+
+/// One search of a client.
+#[derive(Clone, Debug)]
+pub struct SearchCall {
+    /// The session that searches.
+    pub session: SessionId,
+    /// Whose session that is.
+    pub principal: Principal,
+    /// What is looked for.
+    pub query: String,
+    /// The most tools to answer.
+    pub limit: Option<usize>,
+    /// What the session could call.
+    pub offer: Arc<Offer>,
+}
+
+/// The answer to a search.
+#[derive(Clone, Debug)]
+pub struct SearchReply {
+    /// For the model.
+    pub text: String,
+    /// The JSON text of an object.
+    pub structured: String,
+    /// How good the answer is.
+    pub quality: SearchQuality,
+    /// The tools, best first.
+    pub results: Vec<ScoredTool>,
+    /// The vector of the query, where an encoder was there.
+    pub query_vector: Option<Embedding>,
+    /// Whether the session had asked the same before, and was given the same answer.
+    pub was_cached: bool,
+}
+
+/// A call of a tool has ended.
+#[derive(Clone, Debug)]
+pub struct ToolCalled {
+    /// The session that called.
+    pub session: SessionId,
+    /// Whose session that is.
+    pub principal: Principal,
+    /// The tool.
+    pub tool: ToolRef,
+    /// Whether it was answered with a result that is no error.
+    pub is_ok: bool,
+    /// The text that the call belongs to.
+    pub context: Option<ContextId>,
+}
+
+type AnswerKey = (SessionId, [u8; 32], usize, String);
+
+/// Finds tools by words and meaning, and by what was used before.
+#[derive(Debug)]
+pub struct ToolSearch {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Shared {
+    tiers: Vec<Tier>,
+    memories: Memories,
+    offers: Offers,
+    answers: Mutex<LruCache<AnswerKey, SearchReply>>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Arc<dyn Clock>,
+    rules: SearchRules,
+    /// Catalogs are embedded one after the other.
+    embedding: tokio::sync::Mutex<()>,
+}
+
+impl ToolSearch {
+    /// Returns the search over these parts. Nothing is loaded before the first offer.
+    #[must_use]
+    pub fn new(parts: SearchParts) -> Self {
+        let embeddings = parts
+            .stores
+            .as_ref()
+            .map(|stores| Arc::clone(&stores.embeddings));
+        let tiers: Vec<Tier> = (parts.encoders.into_iter())
+            .map(|it| Tier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
+            .collect();
+        let n_answers = NonZeroUsize::new(MAX_ANSWERS).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            shared: Arc::new(Shared {
+                offers: Offers::new(tiers.len()),
+                tiers,
+                memories: Memories::new(parts.stores),
+                answers: Mutex::new(LruCache::new(n_answers)),
+                counter: parts.counter,
+                clock: parts.clock,
+                rules: parts.rules,
+                embedding: tokio::sync::Mutex::new(()),
+            }),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Makes an offer ready to be searched, in the background: reads its texts and embeds what was
+    /// not embedded before. Returns at once.
+    pub fn learn_offer(&self, offer: &Arc<Offer>) {
+        let shared = Arc::clone(&self.shared);
+        let offer = Arc::clone(offer);
+        self.tasks.spawn(async move {
+            let prepared = shared.prepared(&offer).await;
+            shared.embed(&prepared).await;
+        });
+    }
+
+    /// Answers a search.
+    ///
+    /// A session that asks the same again is given the same answer, as long as its tools are the
+    /// same. A query without a word, or one that no tool fits, is answered with that.
+    pub async fn search(&self, call: SearchCall) -> SearchReply {
+        let shared = &self.shared;
+        let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+        let text = Query::cut(call.query.trim()).to_owned();
+        let key = (call.session, call.offer.id(), limit, normalised(&text));
+        if let Some(known) = shared.answers().get(&key) {
+            let was_cached = true;
+            return SearchReply {
+                was_cached,
+                ..known.clone()
+            };
+        }
+        if !shared.memories.knows(&call.principal) {
+            self.load(&call.principal).await;
+        }
+        let prepared = shared.prepared(&call.offer).await;
+        if !shared.tiers.is_empty() && prepared.with_vectors(0).is_none() {
+            self.learn_offer(&call.offer);
+        }
+        let reply = shared.answer(&call, &text, limit, &prepared).await;
+        shared.answers().put(key, reply.clone());
+        reply
+    }
+
+    /// Learns from a call.
+    pub fn called(&self, event: &ToolCalled) {
+        let now = self.shared.clock.now();
+        let call = (&event.tool, event.is_ok);
+        self.shared
+            .memories
+            .learning()
+            .called(event.session, &event.principal, call, now);
+    }
+
+    /// Waits until what goes on in the background is done.
+    pub async fn settle(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+
+    /// Reads what the store has of a principal. A search does not wait long for it: the next one
+    /// has it.
+    async fn load(&self, principal: &Principal) {
+        const PATIENCE: Duration = Duration::from_millis(50);
+        let shared = Arc::clone(&self.shared);
+        let principal = principal.clone();
+        let loading = self.tasks.spawn(async move {
+            let now = shared.clock.now();
+            shared.memories.load(&principal, &shared.tiers, now).await;
+        });
+        // Later is not too late.
+        let _ = tokio::time::timeout(PATIENCE, loading).await;
+    }
+}
+
+impl Shared {
+    async fn prepared(self: &Arc<Self>, offer: &Arc<Offer>) -> Arc<Prepared> {
+        if let Some(prepared) = self.offers.get(offer) {
+            return prepared;
+        }
+        let shared = Arc::clone(self);
+        let own = Arc::clone(offer);
+        match tokio::task::spawn_blocking(move || shared.offers.prepare(&own)).await {
+            Ok(prepared) => prepared,
+            // The runtime is ending.
+            Err(_) => self.offers.prepare(offer),
+        }
+    }
+
+    /// Makes the vectors of an offer, with the quickest encoder first.
+    async fn embed(&self, prepared: &Prepared) {
+        for (number, tier) in self.tiers.iter().enumerate().rev() {
+            let _one_at_a_time = self.embedding.lock().await;
+            if prepared.with_vectors(number).is_some() {
+                continue;
+            }
+            let tools = prepared.by_words.tools();
+            let model = tier.model();
+            let progress = |done: usize, all: usize| {
+                tracing::debug!(%model, "embedded {done} of {all} texts of tools");
+            };
+            let started = std::time::Instant::now();
+            match tier.tools(tools, &progress).await {
+                Ok((vectors, centre)) => {
+                    prepared.add_vectors(number, &vectors, &centre);
+                    let n_tools = tools.len();
+                    let took_ms = started.elapsed().as_millis();
+                    tracing::debug!(%model, took_ms, "vectors of {n_tools} tools are there");
+                }
+                Err(error) => tier.failed(&error),
+            }
+        }
+    }
+
+    /// Returns the vector of a query by the first encoder that has done the offer and answers in
+    /// time, with the index to use it on.
+    async fn encoded<'a>(&self, text: &str, prepared: &'a Prepared) -> Option<Encoded<'a>> {
+        for (number, tier) in self.tiers.iter().enumerate() {
+            let Some(index) = prepared.with_vectors(number) else {
+                continue;
+            };
+            let Some(vector) = tier.query(text, self.rules.encoder_deadline).await else {
+                continue;
+            };
+            let raw = Embedding::new(tier.model(), vector.to_vec()).ok()?;
+            let centred = tier.centred(&vector)?;
+            return Some(Encoded {
+                index,
+                raw,
+                centred,
+            });
+        }
+        None
+    }
+
+    async fn answer(
+        &self,
+        call: &SearchCall,
+        text: &str,
+        limit: usize,
+        prepared: &Prepared,
+    ) -> SearchReply {
+        let mut query = Query::new(text, &self.rules.synonyms);
+        let encoded = self.encoded(text, prepared).await;
+        let mut index = &prepared.by_words;
+        if let Some(encoded) = &encoded {
+            index = encoded.index;
+            query = query.with_vector(encoded.centred.clone());
+        }
+        let hits = self.rank(call, &query, index, limit);
+        let (_, quality) = grade(&hits, &self.rules.quality);
+        let (hits, quality, notes) = self.judge(call, &query, text, (hits, quality));
+        let mut reply = self.written(call, prepared, &hits, (quality, &notes), limit);
+        if let Some(encoded) = encoded {
+            let results = reply.results.iter().map(|result| result.tool.key());
+            let results = results.collect();
+            let now = self.clock.now();
+            let mut learning = self.memories.learning();
+            learning.searched(call.session, encoded.centred, now, results);
+            reply.query_vector = Some(encoded.raw);
+        }
+        reply
+    }
+
+    /// Ranks the tools, with what is known of the principal. More than asked for: some collapse.
+    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex, limit: usize) -> Vec<Hit> {
+        let mut learning = self.memories.learning();
+        let (history, session_tools) = learning.of(&call.principal, call.session);
+        let past = history.map(|history| Past {
+            history,
+            session_tools: &session_tools,
+            now: self.clock.now(),
+            without: None,
+        });
+        index.rank(query, &self.rules.ranking, past, limit * 2)
+    }
+
+    /// Decides whether the hits are worth showing; looks for the name where they are not.
+    fn judge(
+        &self,
+        call: &SearchCall,
+        query: &Query,
+        text: &str,
+        (hits, quality): (Vec<Hit>, SearchQuality),
+    ) -> (Vec<Hit>, SearchQuality, Vec<String>) {
+        let best = |of: fn(&Hit) -> f64| hits.iter().take(5).map(of).fold(0.0, f64::max);
+        let is_remembered = hits.iter().take(5).any(is_remembered);
+        let fits = best(|hit| hit.coverage) >= self.rules.min_coverage
+            || best(|hit| hit.cosine.unwrap_or(0.0)) >= self.rules.min_cosine
+            || is_remembered;
+        if fits && !hits.is_empty() {
+            let mut notes = Vec::new();
+            if quality == SearchQuality::Low {
+                notes.push(format!(
+                    "These are the nearest of {} tools; none may fit.",
+                    call.offer.tools().len()
+                ));
+            }
+            return (hits, quality, notes);
+        }
+        let names: Vec<&str> = call
+            .offer
+            .tools()
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let near = nearest_names(text, &names, N_NAMES);
+        let note = match (names.is_empty(), query.is_empty(), near.is_empty()) {
+            (true, _, _) => "There are no tools.".to_owned(),
+            (false, _, false) => "Nothing here matches; these are the nearest by name.".to_owned(),
+            (false, true, true) => {
+                "The query has no word to look for; say what is to be done.".to_owned()
+            }
+            (false, false, true) => format!(
+                "Nothing here matches. Say what is to be done in other words, or ask the user; there are {} tools.",
+                names.len()
+            ),
+        };
+        let hits = near.into_iter().map(named).collect();
+        (hits, SearchQuality::Low, vec![note])
+    }
+
+    fn written(
+        &self,
+        call: &SearchCall,
+        prepared: &Prepared,
+        hits: &[Hit],
+        (quality, notes): (SearchQuality, &[String]),
+        limit: usize,
+    ) -> SearchReply {
+        let positions: Vec<usize> = hits.iter().map(|hit| hit.position).collect();
+        let same = duplicates(&prepared.by_words, &positions);
+        let offered = call.offer.tools();
+        let tools = prepared.by_words.tools();
+        let mut found: Vec<Found<'_>> = Vec::new();
+        let mut at: Vec<usize> = Vec::new();
+        for hit in hits {
+            let tool = &offered[hit.position];
+            if let Some(first) = same.get(&hit.position) {
+                if let Some(place) = at.iter().position(|position| position == first) {
+                    found[place].same.push(&tool.name);
+                }
+                continue;
+            }
+            if found.len() >= limit {
+                continue;
+            }
+            at.push(hit.position);
+            found.push(Found {
+                name: &tool.name,
+                text: tools[hit.position].text(),
+                definition: &tool.definition,
+                score: hit.score,
+                same: Vec::new(),
+            });
+        }
+        let written = write(&found, notes, quality, &self.rules.answer, &*self.counter);
+        let scored = found
+            .iter()
+            .zip(&at)
+            .take(written.n_tools)
+            .map(|(found, position)| ScoredTool {
+                tool: offered[*position].tool.clone(),
+                score: found.score,
+            });
+        SearchReply {
+            results: scored.collect(),
+            text: written.text,
+            structured: written.structured,
+            quality,
+            query_vector: None,
+            was_cached: false,
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, LruCache<AnswerKey, SearchReply>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The vector of a query, as it was made and centred, and the index to use it on.
+struct Encoded<'a> {
+    index: &'a ToolIndex,
+    raw: Embedding,
+    centred: Embedding,
+}
+
+/// Returns a tool that was found by its name alone.
+fn named(position: usize) -> Hit {
+    Hit {
+        position,
+        score: 0.0,
+        terms: Vec::new(),
+        coverage: 0.0,
+        cosine: None,
+    }
+}
+
+fn is_remembered(hit: &Hit) -> bool {
+    use riglm_domain::retrieval::Term;
+    hit.terms
+        .iter()
+        .any(|(term, value)| *term == Term::Memory && *value > 0.1)
+}
+
+/// Returns the text by which queries count as the same: in lower case, with single spaces.
+fn normalised(text: &str) -> String {
+    let lower = text.to_lowercase();
+    lower.split_whitespace().collect::<Vec<_>>().join(" ")
+}
