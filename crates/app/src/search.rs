@@ -6,6 +6,7 @@
 
 mod answer;
 mod encoders;
+pub mod evaluation;
 mod learning;
 mod memory;
 mod offer;

@@ -87,6 +87,13 @@ impl Tier {
         Some(vector)
     }
 
+    /// Returns the vector of a query, made anew.
+    pub(super) async fn fresh_query(&self, text: &str) -> Result<Vec<f32>, EncoderError> {
+        let texts = vec![text.to_owned()];
+        let mut vectors = self.encoder.encode(texts, TextRole::Query).await?;
+        Ok(vectors.pop().unwrap_or_default())
+    }
+
     /// Returns the vector of a query without what queries have in common. The vectors of the tools
     /// must have been made before.
     pub(super) fn centred(&self, vector: &[f32]) -> Option<Embedding> {

@@ -25,16 +25,28 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the index with the vectors of an encoder, if those are made.
-    pub(super) fn with_vectors(&self, tier: usize) -> Option<&ToolIndex> {
-        self.with_vectors.get(tier)?.get()
+    /// Returns whether the vectors of an encoder are made.
+    pub(super) fn is_embedded(&self, tier: usize) -> bool {
+        let place = self.with_vectors.get(tier);
+        place.is_some_and(|place| place.get().is_some())
+    }
+
+    /// Returns the index with the vectors of all encoders that are done, the better ones first.
+    pub(super) fn index(&self) -> ToolIndex {
+        let done = self.with_vectors.iter().filter_map(OnceLock::get);
+        done.fold(self.by_words.clone(), ToolIndex::with_vectors_of)
     }
 
     /// Adds the vectors of an encoder.
-    pub(super) fn add_vectors(&self, tier: usize, vectors: &[ToolVectors], centre: &Centre) {
+    pub(super) fn add_vectors(
+        &self,
+        (tier, model): (usize, &str),
+        vectors: &[ToolVectors],
+        centre: &Centre,
+    ) {
         if let Some(place) = self.with_vectors.get(tier) {
             // Two of the same offer make the same vectors.
-            let _ = place.set(self.by_words.with_vectors(vectors, centre));
+            let _ = place.set(self.by_words.with_vectors(model, vectors, centre));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lru::LruCache;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, SessionId};
@@ -70,8 +71,8 @@ impl Default for SearchRules {
 /// What a search is made of.
 #[derive(Debug)]
 pub struct SearchParts {
-    /// The encoders, the better one first. A search takes the first that has done the catalog and
-    /// answers in time; without any, words decide alone.
+    /// The encoders, the better one first. A search takes the vectors of all that have done the
+    /// catalog and answer in time; without any, words decide alone.
     pub encoders: Vec<SearchEncoder>,
     /// What was recorded before; `None` where nothing is.
     pub stores: Option<SearchStores>,
@@ -219,7 +220,7 @@ impl ToolSearch {
             self.load(&call.principal).await;
         }
         let prepared = shared.prepared(&call.offer).await;
-        if !shared.tiers.is_empty() && prepared.with_vectors(0).is_none() {
+        if !(0..shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
             self.learn_offer(&call.offer);
         }
         let reply = shared.answer(&call, &text, limit, &prepared).await;
@@ -277,7 +278,7 @@ impl Shared {
     async fn embed(&self, prepared: &Prepared) {
         for (number, tier) in self.tiers.iter().enumerate().rev() {
             let _one_at_a_time = self.embedding.lock().await;
-            if prepared.with_vectors(number).is_some() {
+            if prepared.is_embedded(number) {
                 continue;
             }
             let tools = prepared.by_words.tools();
@@ -288,7 +289,7 @@ impl Shared {
             let started = std::time::Instant::now();
             match tier.tools(tools, &progress).await {
                 Ok((vectors, centre)) => {
-                    prepared.add_vectors(number, &vectors, &centre);
+                    prepared.add_vectors((number, model), &vectors, &centre);
                     let n_tools = tools.len();
                     let took_ms = started.elapsed().as_millis();
                     tracing::debug!(%model, took_ms, "vectors of {n_tools} tools are there");
@@ -298,25 +299,20 @@ impl Shared {
         }
     }
 
-    /// Returns the vector of a query by the first encoder that has done the offer and answers in
-    /// time, with the index to use it on.
-    async fn encoded<'a>(&self, text: &str, prepared: &'a Prepared) -> Option<Encoded<'a>> {
-        for (number, tier) in self.tiers.iter().enumerate() {
-            let Some(index) = prepared.with_vectors(number) else {
-                continue;
-            };
-            let Some(vector) = tier.query(text, self.rules.encoder_deadline).await else {
-                continue;
-            };
-            let raw = Embedding::new(tier.model(), vector.to_vec()).ok()?;
-            let centred = tier.centred(&vector)?;
-            return Some(Encoded {
-                index,
-                raw,
-                centred,
-            });
-        }
-        None
+    /// Returns the vectors of a query by the encoders that have done the offer and answer in time,
+    /// the better ones first.
+    async fn encoded(&self, text: &str, prepared: &Prepared) -> Vec<Encoded> {
+        let done = self.tiers.iter().enumerate();
+        let done = done.filter(|(number, _)| prepared.is_embedded(*number));
+        let encoding = done.map(|(_, tier)| async move {
+            let vector = tier.query(text, self.rules.encoder_deadline).await?;
+            Some(Encoded {
+                raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
+                centred: tier.centred(&vector)?,
+            })
+        });
+        let encoded = join_all(encoding).await;
+        encoded.into_iter().flatten().collect()
     }
 
     async fn answer(
@@ -328,16 +324,14 @@ impl Shared {
     ) -> SearchReply {
         let mut query = Query::new(text, &self.rules.synonyms);
         let encoded = self.encoded(text, prepared).await;
-        let mut index = &prepared.by_words;
-        if let Some(encoded) = &encoded {
-            index = encoded.index;
+        for encoded in &encoded {
             query = query.with_vector(encoded.centred.clone());
         }
-        let hits = self.rank(call, &query, index, limit);
+        let hits = self.rank(call, &query, &prepared.index(), limit);
         let (_, quality) = grade(&hits, &self.rules.quality);
         let (hits, quality, notes) = self.judge(call, &query, text, (hits, quality));
         let mut reply = self.written(call, prepared, &hits, (quality, &notes), limit);
-        if let Some(encoded) = encoded {
+        if let Some(encoded) = encoded.into_iter().next() {
             let results = reply.results.iter().map(|result| result.tool.key());
             let results = results.collect();
             let now = self.clock.now();
@@ -464,9 +458,8 @@ impl Shared {
     }
 }
 
-/// The vector of a query, as it was made and centred, and the index to use it on.
-struct Encoded<'a> {
-    index: &'a ToolIndex,
+/// The vector of a query, as it was made and centred.
+struct Encoded {
     raw: Embedding,
     centred: Embedding,
 }

@@ -160,18 +160,19 @@ impl UsageHistory {
     /// Returns for tools that were used after similar texts a number from 0 to 1:
     /// `1 - prod_j (1 - trust_j * w_j)` over the nearest texts, with
     /// `w_j = clip((cos_j - 0.25) / 0.5, 0, 1) * decay_j`. Texts of the source `without` are left
-    /// out.
+    /// out. `texts` are vectors of one text by different models; a memory is compared with that of
+    /// its own.
     #[must_use]
     pub fn memory(
         &self,
-        text: &Embedding,
+        texts: &[Embedding],
         weights: &HistoryWeights,
         now: Timestamp,
         without: Option<u64>,
     ) -> BTreeMap<ToolKey, f64> {
         let mut near: Vec<(f64, usize)> = (self.memories.iter().enumerate())
             .filter(|(_, memory)| without != Some(memory.source))
-            .map(|(at, memory)| (nearness(&memory.text, text), at))
+            .map(|(at, memory)| (nearest(&memory.text, texts), at))
             .filter(|(cosine, _)| *cosine > Self::SIMILAR)
             .collect();
         near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -227,6 +228,11 @@ impl UsageHistory {
     }
 }
 
+fn nearest(memory: &Embedding, texts: &[Embedding]) -> f64 {
+    let nearness = texts.iter().map(|text| nearness(memory, text));
+    nearness.fold(-1.0, f64::max)
+}
+
 /// Returns the cosine of two texts; -1 for vectors of different models.
 fn nearness(a: &Embedding, b: &Embedding) -> f64 {
     if a.model() != b.model() || a.vector().len() != b.vector().len() {
@@ -262,7 +268,12 @@ mod tests {
         text: &Embedding,
         now: Timestamp,
     ) -> BTreeMap<ToolKey, f64> {
-        history.memory(text, &HistoryWeights::default(), now, None)
+        history.memory(
+            std::slice::from_ref(text),
+            &HistoryWeights::default(),
+            now,
+            None,
+        )
     }
 
     #[test]
@@ -280,7 +291,7 @@ mod tests {
         assert!(
             history
                 .memory(
-                    &text([1.0, 0.0]),
+                    &[text([1.0, 0.0])],
                     &HistoryWeights::default(),
                     day(0),
                     Some(0)

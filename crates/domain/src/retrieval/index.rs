@@ -183,7 +183,8 @@ pub struct Past<'a> {
 #[derive(Clone, Debug)]
 pub struct ToolIndex {
     words: Arc<Words>,
-    semantic: Option<Arc<SemanticIndex>>,
+    /// The vectors of each model, the most telling one first.
+    semantic: Vec<Arc<SemanticIndex>>,
 }
 
 /// What an index knows without vectors.
@@ -219,19 +220,32 @@ impl ToolIndex {
         };
         Self {
             words: Arc::new(words),
-            semantic: None,
+            semantic: Vec::new(),
         }
     }
 
-    /// Returns the index with the vectors of the tools, in their order, centred by `centre`.
-    /// Vectors of another number than there are tools are left out.
+    /// Returns the index with the vectors that a model made of the tools, in their order, centred
+    /// by `centre`. Vectors of another number than there are tools are left out. Models count in
+    /// the order in which they are added: see [`Self::rank`].
     #[must_use]
-    pub fn with_vectors(&self, vectors: &[ToolVectors], centre: &Centre) -> Self {
-        let fits = vectors.len() == self.tools().len();
+    pub fn with_vectors(&self, model: &str, vectors: &[ToolVectors], centre: &Centre) -> Self {
+        let mut semantic = self.semantic.clone();
+        if vectors.len() == self.tools().len() {
+            semantic.push(Arc::new(SemanticIndex::new(model, vectors, centre)));
+        }
         Self {
             words: Arc::clone(&self.words),
-            semantic: fits.then(|| Arc::new(SemanticIndex::new(vectors, centre))),
+            semantic,
         }
+    }
+
+    /// Returns the index with the vectors of another one over the same tools added to its own.
+    #[must_use]
+    pub fn with_vectors_of(mut self, other: &Self) -> Self {
+        if Arc::ptr_eq(&self.words, &other.words) {
+            self.semantic.extend(other.semantic.iter().cloned());
+        }
+        self
     }
 
     /// Returns the tools in the order of their positions.
@@ -240,14 +254,10 @@ impl ToolIndex {
         &self.words.tools
     }
 
-    /// Returns whether the tools have vectors.
-    #[must_use]
-    pub fn has_vectors(&self) -> bool {
-        self.semantic.is_some()
-    }
-
-    /// Returns the best `limit` tools for a query, best first; ties by position. The vector of the
-    /// query must be centred.
+    /// Returns the best `limit` tools for a query, best first; ties by position.
+    ///
+    /// Where tools and query have vectors of several models, the cosine is their weighted mean:
+    /// each further model counts half as much as the one before it.
     #[must_use]
     pub fn rank(
         &self,
@@ -257,10 +267,7 @@ impl ToolIndex {
         limit: usize,
     ) -> Vec<Hit> {
         let coverage = self.words.lexical.coverage(&query.terms, rules.synonyms).of;
-        let cosines = match (&self.semantic, &query.vector) {
-            (Some(semantic), Some(vector)) => semantic.cosines(vector.vector()),
-            _ => Vec::new(),
-        };
+        let cosines = self.cosines(query);
         let parts = self.parts(query, rules, (&coverage, &cosines), past);
         let mut hits = self.best(parts, rules, limit);
         for hit in &mut hits {
@@ -268,5 +275,28 @@ impl ToolIndex {
             hit.cosine = cosines.get(hit.position).copied();
         }
         hits
+    }
+
+    /// Returns the cosine of each tool with the query; empty without a model that both have.
+    fn cosines(&self, query: &Query) -> Vec<f64> {
+        let mut mean: Vec<f64> = Vec::new();
+        let (mut weight, mut total) = (1.0, 0.0);
+        for semantic in &self.semantic {
+            let mut vectors = query.vectors.iter();
+            let Some(vector) = vectors.find(|vector| vector.model() == semantic.model()) else {
+                continue;
+            };
+            let cosines = semantic.cosines(vector.vector());
+            mean.resize(cosines.len(), 0.0);
+            for (mean, cosine) in mean.iter_mut().zip(cosines) {
+                *mean += weight * cosine;
+            }
+            total += weight;
+            weight /= 2.0;
+        }
+        for cosine in &mut mean {
+            *cosine /= total;
+        }
+        mean
     }
 }

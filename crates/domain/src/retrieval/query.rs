@@ -13,7 +13,8 @@ use crate::embedding::Embedding;
 pub struct Query {
     pub(super) terms: Vec<QueryTerm>,
     pub(super) slots: Vec<Slot>,
-    pub(super) vector: Option<Embedding>,
+    /// Vectors of the text, of one model each.
+    pub(super) vectors: Vec<Embedding>,
 }
 
 impl Query {
@@ -40,15 +41,22 @@ impl Query {
         Self {
             terms,
             slots: slots_of(text),
-            vector: None,
+            vectors: Vec::new(),
         }
     }
 
-    /// Adds the vector that an encoder made of the text, centred.
+    /// Adds the vector that an encoder made of the text, centred. The first one is what memories
+    /// are compared by, where they have one of its model.
     #[must_use]
     pub fn with_vector(mut self, vector: Embedding) -> Self {
-        self.vector = Some(vector);
+        self.vectors.push(vector);
         self
+    }
+
+    /// Returns the vectors of the text, centred, in the order in which they were added.
+    #[must_use]
+    pub fn vectors(&self) -> &[Embedding] {
+        &self.vectors
     }
 
     /// Returns the beginning of a text, as much of it as is read.

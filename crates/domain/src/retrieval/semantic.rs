@@ -87,8 +87,9 @@ impl Centre {
 }
 
 /// The vectors of a catalog, centred.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SemanticIndex {
+    model: String,
     dimension: usize,
     /// Row by row, all tools.
     full: Vec<f32>,
@@ -96,8 +97,9 @@ pub(super) struct SemanticIndex {
 }
 
 impl SemanticIndex {
-    pub(super) fn new(vectors: &[ToolVectors], centre: &Centre) -> Self {
-        let dimension = centre.0.len();
+    pub(super) fn new(model: &str, vectors: &[ToolVectors], centre: &Centre) -> Self {
+        let first = vectors.first().map_or(0, |vectors| vectors.full.len());
+        let dimension = first.max(centre.dimension());
         let rows = |of: fn(&ToolVectors) -> &Vec<f32>| -> Vec<f32> {
             let mut rows = Vec::with_capacity(vectors.len() * dimension);
             for vectors in vectors {
@@ -108,10 +110,15 @@ impl SemanticIndex {
             rows
         };
         Self {
+            model: model.into(),
             dimension,
             full: rows(|vectors| &vectors.full),
             short: rows(|vectors| &vectors.short),
         }
+    }
+
+    pub(super) fn model(&self) -> &str {
+        &self.model
     }
 
     /// Returns for each tool the mean of its two cosines with a centred query; empty when the

@@ -89,8 +89,9 @@ impl ToolIndex {
             return parts;
         };
         let weights = &rules.history;
-        if let Some(vector) = query.vector.as_ref().filter(|_| weights.memory != 0.0) {
-            let found = past.history.memory(vector, weights, past.now, past.without);
+        if !query.vectors.is_empty() && weights.memory != 0.0 {
+            let texts = &query.vectors;
+            let found = past.history.memory(texts, weights, past.now, past.without);
             let memory = self.of_tools(&found, weights.memory);
             parts.add(Term::Memory, fused(Term::Memory, memory));
         }
@@ -135,9 +136,13 @@ impl ToolIndex {
         let Some(last) = first.last().map(|last| parts.total[*last]) else {
             return Vec::new();
         };
+        /// How near to the last of the first places a bonus may bring a tool.
+        const SHORT_OF: f64 = 0.999;
         let of_servers = server_scores(&parts.total, &self.words.server_of, self.words.n_servers);
         let mut bonus: Vec<f64> = (self.words.server_of.iter().zip(&parts.total))
-            .map(|(server, score)| (weight * of_servers[*server]).min((last - score).max(0.0)))
+            .map(|(server, score)| {
+                (weight * of_servers[*server]).min(SHORT_OF * (last - score).max(0.0))
+            })
             .collect();
         for position in first {
             bonus[position] = 0.0;

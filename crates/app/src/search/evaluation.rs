@@ -1,0 +1,290 @@
+//! How good searches are, measured on queries of which the right tools are known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use riglm_domain::evaluation::{Gold, RankingMetrics};
+use riglm_domain::retrieval::{
+    IndexedTool, Past, Query, RankingRules, Synonyms, ToolIndex, UsageHistory,
+};
+use riglm_domain::tool::ToolKey;
+use riglm_ports::encoder::{Encoder, EncoderError};
+
+use super::encoders::Tier;
+
+/// Tools, and queries of which the right ones are known.
+#[derive(Debug)]
+pub struct LabelledCatalog {
+    /// The tools.
+    pub tools: Vec<IndexedTool>,
+    /// The queries, in the order in which they were asked.
+    pub queries: Vec<LabelledQuery>,
+}
+
+/// A query, and what should be found.
+#[derive(Debug)]
+pub struct LabelledQuery {
+    /// The text.
+    pub text: String,
+    /// The positions of the tools that should be found.
+    pub gold: Gold<usize>,
+    /// The task or session that it belongs to; queries of one are never learned from each other.
+    pub group: u64,
+}
+
+/// How searches are measured.
+#[derive(Clone, Debug)]
+pub struct EvaluationOptions {
+    /// How tools are ranked.
+    pub ranking: RankingRules,
+    /// Which words mean the same.
+    pub synonyms: Synonyms,
+    /// Whether each query is answered with what all other groups used.
+    pub with_history: bool,
+    /// How many tools are ranked, at least the largest place that is measured.
+    pub limit: usize,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct EvaluationReport {
+    /// How good the rankings are.
+    pub metrics: RankingMetrics,
+    /// The time of each ranking, without the encoder, ascending.
+    pub rank_times: Vec<Duration>,
+    /// The time in which each query was encoded, ascending; empty without an encoder.
+    pub encode_times: Vec<Duration>,
+}
+
+/// Answers every query with the vectors of these encoders, the better one first, or without any,
+/// and measures the rankings. `progress` is told what is being done, and how
+/// far it is.
+///
+/// # Errors
+///
+/// Returns [`EncoderError`] when the encoder fails.
+pub async fn evaluate(
+    catalog: &LabelledCatalog,
+    encoders: &[Arc<dyn Encoder>],
+    options: &EvaluationOptions,
+    progress: &(dyn Fn(&str, usize, usize) + Sync),
+) -> Result<EvaluationReport, EncoderError> {
+    let mut index = ToolIndex::new(catalog.tools.clone());
+    let mut queries: Vec<Query> = (catalog.queries.iter())
+        .map(|query| Query::new(&query.text, &options.synonyms))
+        .collect();
+    let mut encode_times = vec![
+        Duration::ZERO;
+        if encoders.is_empty() {
+            0
+        } else {
+            queries.len()
+        }
+    ];
+    for encoder in encoders {
+        let tier = Tier::new(Arc::clone(encoder), None);
+        let told = |done: usize, all: usize| progress("embedding tools", done, all);
+        let (vectors, centre) = tier.tools(&catalog.tools, &told).await?;
+        index = index.with_vectors(tier.model(), &vectors, &centre);
+        for (number, query) in queries.iter_mut().enumerate() {
+            let text = Query::cut(&catalog.queries[number].text);
+            let started = Instant::now();
+            let vector = tier.fresh_query(text).await?;
+            encode_times[number] += started.elapsed();
+            if let Some(vector) = tier.centred(&vector) {
+                *query = query.clone().with_vector(vector);
+            }
+            progress("encoding queries", number + 1, encode_times.len());
+        }
+    }
+    let mut report = rank_all(catalog, &index, &queries, options, progress);
+    report.encode_times = encode_times;
+    report.encode_times.sort_unstable();
+    Ok(report)
+}
+
+fn rank_all(
+    catalog: &LabelledCatalog,
+    index: &ToolIndex,
+    queries: &[Query],
+    options: &EvaluationOptions,
+    progress: &(dyn Fn(&str, usize, usize) + Sync),
+) -> EvaluationReport {
+    let mut others = options.with_history.then(|| Others::new(catalog, queries));
+    let mut metrics = RankingMetrics::default();
+    let mut rank_times = Vec::with_capacity(queries.len());
+    for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
+        let hits = match &mut others {
+            None => timed(&mut rank_times, || {
+                index.rank(query, &options.ranking, None, options.limit)
+            }),
+            Some(others) => others.without(labelled.group, number, |past| {
+                timed(&mut rank_times, || {
+                    index.rank(query, &options.ranking, Some(past), options.limit)
+                })
+            }),
+        };
+        let ranking: Vec<usize> = hits.into_iter().map(|hit| hit.position).collect();
+        metrics.add(&ranking, &labelled.gold);
+        progress("ranking", number + 1, queries.len());
+    }
+    rank_times.sort_unstable();
+    EvaluationReport {
+        metrics,
+        rank_times,
+        encode_times: Vec::new(),
+    }
+}
+
+fn timed<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let done = work();
+    times.push(started.elapsed());
+    done
+}
+
+/// What all groups used, from which one at a time is taken out.
+struct Others {
+    history: UsageHistory,
+    /// The queries of each group, with the tools that they used.
+    groups: BTreeMap<u64, Vec<(usize, Vec<ToolKey>)>>,
+}
+
+impl Others {
+    fn new(catalog: &LabelledCatalog, queries: &[Query]) -> Self {
+        let mut others = Self {
+            history: UsageHistory::exact(),
+            groups: BTreeMap::new(),
+        };
+        for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
+            let tools = labelled.gold.items().map(|at| catalog.tools[*at].key());
+            let tools: Vec<ToolKey> = tools.collect();
+            if let Some(vector) = query.vectors().first() {
+                for tool in &tools {
+                    let used = (*tool, 1.0);
+                    others
+                        .history
+                        .remember(vector, used, Timestamp::UNIX_EPOCH, labelled.group);
+                }
+            }
+            let group = others.groups.entry(labelled.group).or_default();
+            group.push((number, tools));
+        }
+        for group in others.groups.values() {
+            count(&mut others.history, group, 1.0);
+        }
+        others
+    }
+
+    /// Ranks with what the other groups used. The tools of the group's earlier queries are those
+    /// that the session has used.
+    fn without<T>(&mut self, group: u64, number: usize, rank: impl FnOnce(Past<'_>) -> T) -> T {
+        let Self { history, groups } = self;
+        let own = groups.get(&group).map_or(&[][..], Vec::as_slice);
+        count(history, own, -1.0);
+        let earlier = own.iter().filter(|(other, _)| *other < number);
+        let session: BTreeSet<ToolKey> = earlier.flat_map(|(_, tools)| tools).copied().collect();
+        let session: Vec<ToolKey> = session.into_iter().collect();
+        let ranked = rank(Past {
+            history,
+            session_tools: &session,
+            now: Timestamp::UNIX_EPOCH,
+            without: Some(group),
+        });
+        count(history, own, 1.0);
+        ranked
+    }
+}
+
+/// Counts the calls of a group, and the group as a session, `n` times.
+fn count(history: &mut UsageHistory, group: &[(usize, Vec<ToolKey>)], n: f64) {
+    let mut used: BTreeSet<ToolKey> = BTreeSet::new();
+    for tool in group.iter().flat_map(|(_, tools)| tools) {
+        history.count_calls(*tool, n);
+        used.insert(*tool);
+    }
+    let used: Vec<ToolKey> = used.into_iter().collect();
+    for (place, tool) in used.iter().enumerate() {
+        history.count_sessions(*tool, n);
+        for other in &used[place + 1..] {
+            history.count_together(*tool, *other, n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::id::{ToolName, UpstreamName};
+    use riglm_domain::retrieval::ToolText;
+    use riglm_domain::tool::ToolRef;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> IndexedTool {
+        let tool = ToolRef {
+            upstream: UpstreamName::parse("u").unwrap(),
+            tool: ToolName::from(name),
+        };
+        let text = ToolText {
+            name: name.into(),
+            description: description.into(),
+            ..ToolText::default()
+        };
+        IndexedTool::new(tool, text)
+    }
+
+    fn query(text: &str, gold: &[usize], group: u64) -> LabelledQuery {
+        LabelledQuery {
+            text: text.into(),
+            gold: Gold::all_of(gold.to_vec()),
+            group,
+        }
+    }
+
+    fn catalog() -> LabelledCatalog {
+        LabelledCatalog {
+            tools: vec![
+                tool("read", "Reads text"),
+                tool("stamp", ""),
+                tool("mail", "Sends mail"),
+            ],
+            queries: vec![
+                query("read it", &[0, 1], 1),
+                query("read this", &[0, 1], 2),
+                query("mail this", &[2], 3),
+            ],
+        }
+    }
+
+    fn options(with_history: bool) -> EvaluationOptions {
+        EvaluationOptions {
+            ranking: RankingRules::default(),
+            synonyms: Synonyms::default(),
+            with_history,
+            limit: 20,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_others_used_together_is_found_and_nothing_of_the_group_itself() {
+        let silent = |_: &str, _, _| {};
+        let plain = evaluate(&catalog(), &[], &options(false), &silent)
+            .await
+            .unwrap();
+        assert_eq!((plain.metrics.n_queries(), plain.rank_times.len()), (3, 3));
+        let mut same_group = catalog();
+        for labelled in &mut same_group.queries {
+            labelled.group = 1;
+        }
+        let known = evaluate(&catalog(), &[], &options(true), &silent)
+            .await
+            .unwrap();
+        let unknown = evaluate(&same_group, &[], &options(true), &silent)
+            .await
+            .unwrap();
+        assert!(known.metrics.recall(3) >= plain.metrics.recall(3));
+        assert!((unknown.metrics.mrr() - plain.metrics.mrr()).abs() < 1e-12);
+    }
+}
