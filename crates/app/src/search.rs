@@ -7,16 +7,16 @@
 mod answer;
 mod encoders;
 pub mod evaluation;
+mod judging;
 mod learning;
 mod memory;
 mod offer;
 mod prepared;
+mod request;
 mod service;
 
 pub use answer::AnswerRules;
 pub use memory::SearchStores;
 pub use offer::{Offer, OfferedTool, ServerText};
-pub use service::{
-    MAX_LIMIT, SearchCall, SearchEncoder, SearchParts, SearchReply, SearchRules, ToolCalled,
-    ToolSearch,
-};
+pub use request::{SearchCall, SearchReply, ToolCalled};
+pub use service::{MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, ToolSearch};

@@ -7,13 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lru::LruCache;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::{ContextId, SessionId};
+use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{
-    Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade, nearest_names,
+    Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade,
 };
-use riglm_domain::search::{ScoredTool, SearchQuality};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::search::ScoredTool;
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
@@ -21,9 +20,11 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::{AnswerRules, Found, write};
 use super::encoders::Tier;
+use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
 use super::prepared::{Offers, Prepared, duplicates};
+use super::request::{SearchCall, SearchReply, ToolCalled};
 
 /// How many answers are held for sessions that ask the same again.
 const MAX_ANSWERS: usize = 1_000;
@@ -31,8 +32,6 @@ const MAX_ANSWERS: usize = 1_000;
 const DEFAULT_LIMIT: usize = 10;
 /// The most tools of one answer.
 pub const MAX_LIMIT: usize = 50;
-/// How many names are suggested where nothing fits.
-const N_NAMES: usize = 3;
 
 /// How searches are answered.
 #[derive(Clone, Debug)]
@@ -91,53 +90,6 @@ pub struct SearchEncoder {
     pub encoder: Arc<dyn Encoder>,
     /// Whether vectors of tools are stored: not for one that makes them in no time.
     pub is_stored: bool,
-}
-
-/// One search of a client.
-#[derive(Clone, Debug)]
-pub struct SearchCall {
-    /// The session that searches.
-    pub session: SessionId,
-    /// Whose session that is.
-    pub principal: Principal,
-    /// What is looked for.
-    pub query: String,
-    /// The most tools to answer.
-    pub limit: Option<usize>,
-    /// What the session could call.
-    pub offer: Arc<Offer>,
-}
-
-/// The answer to a search.
-#[derive(Clone, Debug)]
-pub struct SearchReply {
-    /// For the model.
-    pub text: String,
-    /// The JSON text of an object.
-    pub structured: String,
-    /// How good the answer is.
-    pub quality: SearchQuality,
-    /// The tools, best first.
-    pub results: Vec<ScoredTool>,
-    /// The vector of the query, where an encoder was there.
-    pub query_vector: Option<Embedding>,
-    /// Whether the session had asked the same before, and was given the same answer.
-    pub was_cached: bool,
-}
-
-/// A call of a tool has ended.
-#[derive(Clone, Debug)]
-pub struct ToolCalled {
-    /// The session that called.
-    pub session: SessionId,
-    /// Whose session that is.
-    pub principal: Principal,
-    /// The tool.
-    pub tool: ToolRef,
-    /// Whether it was answered with a result that is no error.
-    pub is_ok: bool,
-    /// The text that the call belongs to.
-    pub context: Option<ContextId>,
 }
 
 type AnswerKey = (SessionId, [u8; 32], usize, String);
@@ -329,8 +281,8 @@ impl Shared {
         }
         let hits = self.rank(call, &query, &prepared.index(), limit);
         let (_, quality) = grade(&hits, &self.rules.quality);
-        let (hits, quality, notes) = self.judge(call, &query, text, (hits, quality));
-        let mut reply = self.written(call, prepared, &hits, (quality, &notes), limit);
+        let judged = Judged::new(text, hits, quality, &call.offer, &self.rules);
+        let mut reply = self.written(call, prepared, &judged, limit);
         if let Some(encoded) = encoded.into_iter().next() {
             let results = reply.results.iter().map(|result| result.tool.key());
             let results = results.collect();
@@ -355,59 +307,18 @@ impl Shared {
         index.rank(query, &self.rules.ranking, past, limit * 2)
     }
 
-    /// Decides whether the hits are worth showing; looks for the name where they are not.
-    fn judge(
-        &self,
-        call: &SearchCall,
-        query: &Query,
-        text: &str,
-        (hits, quality): (Vec<Hit>, SearchQuality),
-    ) -> (Vec<Hit>, SearchQuality, Vec<String>) {
-        let best = |of: fn(&Hit) -> f64| hits.iter().take(5).map(of).fold(0.0, f64::max);
-        let is_remembered = hits.iter().take(5).any(is_remembered);
-        let fits = best(|hit| hit.coverage) >= self.rules.min_coverage
-            || best(|hit| hit.cosine.unwrap_or(0.0)) >= self.rules.min_cosine
-            || is_remembered;
-        if fits && !hits.is_empty() {
-            let mut notes = Vec::new();
-            if quality == SearchQuality::Low {
-                notes.push(format!(
-                    "These are the nearest of {} tools; none may fit.",
-                    call.offer.tools().len()
-                ));
-            }
-            return (hits, quality, notes);
-        }
-        let names: Vec<&str> = call
-            .offer
-            .tools()
-            .iter()
-            .map(|tool| tool.name.as_str())
-            .collect();
-        let near = nearest_names(text, &names, N_NAMES);
-        let note = match (names.is_empty(), query.is_empty(), near.is_empty()) {
-            (true, _, _) => "There are no tools.".to_owned(),
-            (false, _, false) => "Nothing here matches; these are the nearest by name.".to_owned(),
-            (false, true, true) => {
-                "The query has no word to look for; say what is to be done.".to_owned()
-            }
-            (false, false, true) => format!(
-                "Nothing here matches. Say what is to be done in other words, or ask the user; there are {} tools.",
-                names.len()
-            ),
-        };
-        let hits = near.into_iter().map(named).collect();
-        (hits, SearchQuality::Low, vec![note])
-    }
-
     fn written(
         &self,
         call: &SearchCall,
         prepared: &Prepared,
-        hits: &[Hit],
-        (quality, notes): (SearchQuality, &[String]),
+        judged: &Judged,
         limit: usize,
     ) -> SearchReply {
+        let Judged {
+            hits,
+            quality,
+            notes,
+        } = judged;
         let positions: Vec<usize> = hits.iter().map(|hit| hit.position).collect();
         let same = duplicates(&prepared.by_words, &positions);
         let offered = call.offer.tools();
@@ -434,7 +345,7 @@ impl Shared {
                 same: Vec::new(),
             });
         }
-        let written = write(&found, notes, quality, &self.rules.answer, &*self.counter);
+        let written = write(&found, notes, *quality, &self.rules.answer, &*self.counter);
         let scored = found
             .iter()
             .zip(&at)
@@ -447,7 +358,7 @@ impl Shared {
             results: scored.collect(),
             text: written.text,
             structured: written.structured,
-            quality,
+            quality: *quality,
             query_vector: None,
             was_cached: false,
         }
@@ -464,26 +375,11 @@ struct Encoded {
     centred: Embedding,
 }
 
-/// Returns a tool that was found by its name alone.
-fn named(position: usize) -> Hit {
-    Hit {
-        position,
-        score: 0.0,
-        terms: Vec::new(),
-        coverage: 0.0,
-        cosine: None,
-    }
-}
-
-fn is_remembered(hit: &Hit) -> bool {
-    use riglm_domain::retrieval::Term;
-    hit.terms
-        .iter()
-        .any(|(term, value)| *term == Term::Memory && *value > 0.1)
-}
-
 /// Returns the text by which queries count as the same: in lower case, with single spaces.
 fn normalised(text: &str) -> String {
     let lower = text.to_lowercase();
     lower.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests;

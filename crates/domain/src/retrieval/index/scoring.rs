@@ -12,6 +12,8 @@ use crate::tool::ToolKey;
 const N_ANCHORS: usize = 5;
 /// The places that the servers of the others do not change.
 const N_FIRST: usize = 5;
+/// How near to the last of them a bonus may bring a tool.
+const SHORT_OF: f64 = 0.999;
 
 /// The parts of the scores of all tools.
 #[derive(Debug)]
@@ -136,8 +138,6 @@ impl ToolIndex {
         let Some(last) = first.last().map(|last| parts.total[*last]) else {
             return Vec::new();
         };
-        /// How near to the last of the first places a bonus may bring a tool.
-        const SHORT_OF: f64 = 0.999;
         let of_servers = server_scores(&parts.total, &self.words.server_of, self.words.n_servers);
         let mut bonus: Vec<f64> = (self.words.server_of.iter().zip(&parts.total))
             .map(|(server, score)| {

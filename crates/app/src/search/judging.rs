@@ -1,0 +1,134 @@
+//! Whether hits are worth showing, and what is shown where they are not.
+
+use riglm_domain::retrieval::{Hit, Term, nearest_names, words};
+use riglm_domain::search::SearchQuality;
+
+use super::offer::{Offer, OfferedTool};
+use super::service::SearchRules;
+
+/// How many names are suggested where nothing fits.
+const N_NAMES: usize = 3;
+/// How many of the first hits say whether anything fits.
+const N_JUDGED: usize = 5;
+
+/// Hits, how good they are, and what is said about them.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) hits: Vec<Hit>,
+    pub(super) quality: SearchQuality,
+    pub(super) notes: Vec<String>,
+}
+
+impl Judged {
+    /// Decides whether hits are worth showing. A query that looks like a name is answered with the
+    /// tools whose names are nearest first; where nothing fits, they are all there is.
+    pub(super) fn new(
+        text: &str,
+        hits: Vec<Hit>,
+        quality: SearchQuality,
+        offer: &Offer,
+        rules: &SearchRules,
+    ) -> Self {
+        let offered = offer.tools();
+        let fits = fits(&hits, rules);
+        let near = if fits && text.contains(char::is_whitespace) {
+            Vec::new()
+        } else {
+            nearest(text, offered)
+        };
+        if !fits {
+            return Self {
+                notes: vec![nothing_fits(text, offered.len(), !near.is_empty())],
+                hits: near.into_iter().map(named).collect(),
+                quality: SearchQuality::Low,
+            };
+        }
+        let is_first = |hit: &Hit| near.first() == Some(&hit.position);
+        if near.is_empty() || hits.first().is_some_and(is_first) {
+            let n_tools = offered.len();
+            let note = format!("These are the nearest of {n_tools} tools; none may fit.");
+            let is_low = quality == SearchQuality::Low;
+            return Self {
+                hits,
+                quality,
+                notes: is_low.then_some(note).into_iter().collect(),
+            };
+        }
+        Self {
+            hits: with_first(&near, hits),
+            quality,
+            notes: vec!["No tool has this name; the nearest by name come first.".into()],
+        }
+    }
+}
+
+/// Returns the hits with those at these positions first.
+fn with_first(positions: &[usize], hits: Vec<Hit>) -> Vec<Hit> {
+    let (by_name, others): (Vec<Hit>, Vec<Hit>) =
+        (hits.into_iter()).partition(|hit| positions.contains(&hit.position));
+    let first = positions.iter().map(|position| {
+        let known = by_name.iter().find(|hit| hit.position == *position);
+        known.cloned().unwrap_or_else(|| named(*position))
+    });
+    first.chain(others).collect()
+}
+
+/// Returns whether one of the first hits covers enough of the query, is near enough, or was used
+/// for something similar.
+fn fits(hits: &[Hit], rules: &SearchRules) -> bool {
+    hits.iter().take(N_JUDGED).any(|hit| {
+        hit.coverage >= rules.min_coverage
+            || hit.cosine.is_some_and(|cosine| cosine >= rules.min_cosine)
+            || is_remembered(hit)
+    })
+}
+
+/// Returns the positions of the tools whose names are nearest to a text: the names that the client
+/// knows, and those that their upstreams know.
+fn nearest(text: &str, offered: &[OfferedTool]) -> Vec<usize> {
+    let shown = offered.iter().map(|tool| tool.name.as_str());
+    let own = offered.iter().map(|tool| tool.tool.tool.as_str());
+    let names: Vec<&str> = shown.chain(own).collect();
+    let mut near: Vec<usize> = Vec::new();
+    for at in nearest_names(text, &names, 2 * N_NAMES) {
+        let position = at % offered.len();
+        if !near.contains(&position) {
+            near.push(position);
+        }
+    }
+    near.truncate(N_NAMES);
+    near
+}
+
+/// Returns what is said where nothing fits.
+fn nothing_fits(text: &str, n_tools: usize, has_names: bool) -> String {
+    if n_tools == 0 {
+        "There are no tools.".into()
+    } else if has_names {
+        "Nothing here matches; these are the nearest by name.".into()
+    } else if words(text).is_empty() {
+        "The query has no word to look for; say what is to be done.".into()
+    } else {
+        format!(
+            "Nothing here matches. Say what is to be done in other words, or ask the user; there \
+             are {n_tools} tools."
+        )
+    }
+}
+
+/// Returns a tool that was found by its name alone.
+fn named(position: usize) -> Hit {
+    Hit {
+        position,
+        score: 0.0,
+        terms: Vec::new(),
+        coverage: 0.0,
+        cosine: None,
+    }
+}
+
+fn is_remembered(hit: &Hit) -> bool {
+    hit.terms
+        .iter()
+        .any(|(term, value)| *term == Term::Memory && *value > 0.1)
+}

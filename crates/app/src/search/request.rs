@@ -1,0 +1,58 @@
+//! What is asked of the search, and what it answers.
+
+use std::sync::Arc;
+
+use riglm_domain::embedding::Embedding;
+use riglm_domain::id::{ContextId, SessionId};
+use riglm_domain::principal::Principal;
+use riglm_domain::search::{ScoredTool, SearchQuality};
+use riglm_domain::tool::ToolRef;
+
+use super::offer::Offer;
+
+/// One search of a client.
+#[derive(Clone, Debug)]
+pub struct SearchCall {
+    /// The session that searches.
+    pub session: SessionId,
+    /// Whose session that is.
+    pub principal: Principal,
+    /// What is looked for.
+    pub query: String,
+    /// The most tools to answer.
+    pub limit: Option<usize>,
+    /// What the session could call.
+    pub offer: Arc<Offer>,
+}
+
+/// The answer to a search.
+#[derive(Clone, Debug)]
+pub struct SearchReply {
+    /// For the model.
+    pub text: String,
+    /// The JSON text of an object.
+    pub structured: String,
+    /// How good the answer is.
+    pub quality: SearchQuality,
+    /// The tools, best first.
+    pub results: Vec<ScoredTool>,
+    /// The vector of the query, where an encoder was there.
+    pub query_vector: Option<Embedding>,
+    /// Whether the session had asked the same before, and was given the same answer.
+    pub was_cached: bool,
+}
+
+/// A call of a tool has ended.
+#[derive(Clone, Debug)]
+pub struct ToolCalled {
+    /// The session that called.
+    pub session: SessionId,
+    /// Whose session that is.
+    pub principal: Principal,
+    /// The tool.
+    pub tool: ToolRef,
+    /// Whether it was answered with a result that is no error.
+    pub is_ok: bool,
+    /// The text that the call belongs to.
+    pub context: Option<ContextId>,
+}

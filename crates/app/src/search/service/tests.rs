@@ -1,0 +1,270 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::search::SearchQuality;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::encoder::{EncoderError, TextRole};
+use riglm_ports::fake::ManualClock;
+
+use super::*;
+use crate::search::{OfferedTool, ServerText};
+
+/// A token is a word.
+#[derive(Debug)]
+struct Words;
+
+impl TokenCounter for Words {
+    fn count(&self, text: &str) -> u64 {
+        text.split_whitespace().count() as u64
+    }
+}
+
+/// Knows two meanings, and can be down.
+#[derive(Debug, Default)]
+struct TwoMeanings {
+    is_down: AtomicBool,
+    n_queries: AtomicUsize,
+}
+
+#[async_trait]
+impl Encoder for TwoMeanings {
+    fn model(&self) -> &'static str {
+        "two-meanings"
+    }
+
+    async fn encode(
+        &self,
+        texts: Vec<String>,
+        role: TextRole,
+    ) -> Result<Vec<Vec<f32>>, EncoderError> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(EncoderError::Unavailable {
+                model: "two-meanings".into(),
+                source: "down".into(),
+            });
+        }
+        if role == TextRole::Query {
+            self.n_queries.fetch_add(texts.len(), Ordering::Relaxed);
+        }
+        let vector = |text: &String| {
+            let is_sky = ["weather", "rain", "umbrella"]
+                .iter()
+                .any(|word| text.contains(word));
+            if is_sky {
+                vec![0.0, 1.0]
+            } else {
+                vec![1.0, 0.0]
+            }
+        };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+fn offered(upstream: &str, tool: &str, description: &str) -> OfferedTool {
+    let definition = serde_json::json!({
+        "name": tool,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}}},
+    });
+    OfferedTool {
+        name: format!("{upstream}__{tool}"),
+        tool: ToolRef {
+            upstream: UpstreamName::parse(upstream).unwrap(),
+            tool: ToolName::from(tool),
+        },
+        definition: definition.to_string().into(),
+        is_hidden: false,
+    }
+}
+
+fn offer() -> Arc<Offer> {
+    let tools = vec![
+        offered("files", "read_file", "Reads a file"),
+        offered("files", "write_file", "Writes a file"),
+        offered("sky", "forecast", "Says what the weather will be like"),
+        offered("mail", "send_mail", "Sends a letter"),
+        offered("mail", "list_mail", "Lists letters"),
+    ];
+    let server = |name: &str| {
+        let text = ServerText {
+            name: name.into(),
+            ..ServerText::default()
+        };
+        (UpstreamName::parse(name).unwrap(), text)
+    };
+    Arc::new(Offer::new(
+        tools,
+        ["files", "sky", "mail"].map(server).into(),
+    ))
+}
+
+fn search(encoder: Option<&Arc<TwoMeanings>>) -> ToolSearch {
+    let encoders = encoder.map(|encoder| SearchEncoder {
+        encoder: Arc::clone(encoder) as _,
+        is_stored: false,
+    });
+    ToolSearch::new(SearchParts {
+        encoders: encoders.into_iter().collect(),
+        stores: None,
+        counter: Arc::new(Words),
+        clock: Arc::new(ManualClock::default()),
+        rules: SearchRules::default(),
+    })
+}
+
+fn session(n: u8) -> SessionId {
+    format!("01890000-0000-7000-8000-0000000000{n:02}")
+        .parse()
+        .unwrap()
+}
+
+fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
+    SearchCall {
+        session: session(1),
+        principal: Principal::local(),
+        query: query.into(),
+        limit: None,
+        offer: Arc::clone(offer),
+    }
+}
+
+fn names(reply: &SearchReply) -> Vec<&str> {
+    let tools = reply.results.iter();
+    tools.map(|result| result.tool.tool.as_str()).collect()
+}
+
+#[tokio::test]
+async fn words_alone_find_a_tool() {
+    let search = search(None);
+    let reply = search.search(call("read the file", &offer())).await;
+    assert_eq!(names(&reply)[0], "read_file");
+    assert!(
+        reply
+            .text
+            .contains("files__read_file(x?: string) - Reads a file")
+    );
+    assert!(reply.query_vector.is_none() && !reply.was_cached);
+}
+
+#[tokio::test]
+async fn meaning_finds_what_words_do_not_once_the_tools_are_embedded() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    let reply = search.search(call("do I need an umbrella", &offer)).await;
+    assert_eq!(names(&reply)[0], "forecast");
+    assert_eq!(reply.query_vector.unwrap().model(), "two-meanings");
+}
+
+#[tokio::test]
+async fn an_encoder_that_is_down_leaves_the_words() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    encoder.is_down.store(true, Ordering::Relaxed);
+    let reply = search.search(call("send a letter", &offer)).await;
+    assert_eq!(names(&reply)[0], "send_mail");
+    assert!(reply.query_vector.is_none());
+}
+
+#[tokio::test]
+async fn the_same_question_of_a_session_has_the_same_answer() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    let n_before = encoder.n_queries.load(Ordering::Relaxed);
+    let first = search.search(call("send a letter", &offer)).await;
+    let second = search.search(call("  Send a  letter", &offer)).await;
+    assert!(second.was_cached && second.text == first.text);
+    let mut other = call("send a letter", &offer);
+    other.session = session(2);
+    assert!(!search.search(other).await.was_cached);
+    assert_eq!(encoder.n_queries.load(Ordering::Relaxed) - n_before, 1);
+}
+
+#[tokio::test]
+async fn a_call_after_a_search_teaches_the_next_one() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    search.search(call("will there be rain", &offer)).await;
+    search.called(&ToolCalled {
+        session: session(1),
+        principal: Principal::local(),
+        tool: offer.tools()[4].tool.clone(),
+        is_ok: true,
+        context: None,
+    });
+    let mut later = call("take an umbrella", &offer);
+    later.session = session(2);
+    let learned = search.search(later.clone()).await;
+    let place = |reply: &SearchReply| names(reply).iter().position(|name| *name == "list_mail");
+    assert!(place(&learned) <= Some(1), "{:?}", names(&learned));
+    later.principal = Principal::named("somebody else");
+    later.session = session(3);
+    let other = search.search(later).await;
+    assert!(place(&other) > Some(1), "{:?}", names(&other));
+}
+
+#[tokio::test]
+async fn what_fits_nothing_is_answered_with_that_and_a_name_with_the_nearest() {
+    let search = search(None);
+    let nothing = search
+        .search(call("quantum chromodynamics", &offer()))
+        .await;
+    assert_eq!(nothing.quality, SearchQuality::Low);
+    assert!(nothing.results.is_empty());
+    assert!(
+        nothing.text.contains("Nothing here matches"),
+        "{}",
+        nothing.text
+    );
+    let near = search.search(call("raedfile", &offer())).await;
+    assert_eq!(names(&near)[0], "read_file");
+    assert!(near.text.contains("nearest by name"), "{}", near.text);
+    for query in ["", "the of and", "🦀"] {
+        let reply = search.search(call(query, &offer())).await;
+        assert_eq!(reply.quality, SearchQuality::Low, "{query:?}");
+    }
+    let empty = Arc::new(Offer::new(Vec::new(), Vec::new()));
+    let reply = search.search(call("read", &empty)).await;
+    assert!(reply.text.contains("There are no tools"));
+}
+
+#[tokio::test]
+async fn tools_that_are_the_same_are_answered_as_one_and_named() {
+    let search = search(None);
+    let mut tools = offer().tools().to_vec();
+    tools.push(offered("other", "read_file", "Reads a file"));
+    let offer = Arc::new(Offer::new(tools, Vec::new()));
+    let reply = search.search(call("read a file", &offer)).await;
+    assert_eq!(
+        names(&reply)
+            .iter()
+            .filter(|name| **name == "read_file")
+            .count(),
+        1
+    );
+    assert!(
+        reply.text.contains("same as: other__read_file"),
+        "{}",
+        reply.text
+    );
+}
+
+#[tokio::test]
+async fn a_query_of_a_megabyte_is_read_as_far_as_it_goes() {
+    let search = search(None);
+    let long = format!("read the file {}", "x ".repeat(500_000));
+    let reply = search.search(call(&long, &offer())).await;
+    assert_eq!(names(&reply)[0], "read_file");
+}
