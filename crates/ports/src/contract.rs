@@ -23,6 +23,7 @@ pub mod concurrency;
 pub mod contexts;
 pub mod counting;
 pub mod embeddings;
+pub mod encoder;
 pub mod exchanges;
 pub mod feedback;
 pub mod invocations;
@@ -322,6 +323,46 @@ macro_rules! usage_store_contract {
         async fn $clause() {
             let store = $fresh.await;
             $crate::contract::$group::$clause(&*store).await;
+        }
+    };
+}
+
+/// Expands to a module with one `tokio::test` for each clause of an encoder.
+///
+/// `$fresh` is evaluated and awaited for each test. It gives something that dereferences to an
+/// encoder, which may be the same for all tests.
+#[macro_export]
+macro_rules! encoder_contract {
+    ($(#[$attribute:meta])* $module:ident, $fresh:expr) => {
+        mod $module {
+            use super::*;
+
+            $crate::encoder_contract!(@clauses [$(#[$attribute])*] $fresh; [
+                vectors_are_finite_and_have_length_one,
+                all_vectors_have_the_same_dimension,
+                each_text_has_one_vector_in_order,
+                no_texts_have_no_vectors,
+                a_text_has_the_same_vector_beside_others,
+                the_empty_text_has_a_vector,
+                a_text_of_a_megabyte_has_a_vector,
+                what_is_far_behind_does_not_count,
+                texts_of_any_script_have_vectors,
+                calls_at_the_same_time_get_their_own_vectors,
+                a_dropped_call_leaves_others_alone,
+                related_texts_are_nearer_than_unrelated_ones,
+                an_encoder_keeps_its_name,
+            ]);
+        }
+    };
+    (@clauses $attributes:tt $fresh:expr; [$($clause:ident,)*]) => {
+        $($crate::encoder_contract!(@clause $attributes $fresh; $clause);)*
+    };
+    (@clause [$(#[$attribute:meta])*] $fresh:expr; $clause:ident) => {
+        #[tokio::test]
+        $(#[$attribute])*
+        async fn $clause() {
+            let encoder = $fresh.await;
+            $crate::contract::encoder::$clause(&*encoder).await;
         }
     };
 }
