@@ -1,4 +1,9 @@
 //! Encoders: texts turned into vectors, by a table in the program, by models on disk, or by a
 //! server.
 
+mod bert;
+mod load;
+mod local;
 pub(crate) mod model;
+
+pub use local::LocalEncoder;

@@ -1,0 +1,258 @@
+mod tiny;
+
+use std::fs;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::encoder::bert::tests::tiny::{Tiny, WORDS};
+use crate::models::manifest::ModelForm;
+
+/// Loads a model, and returns what is wrong with it.
+fn error_of(model: &Tiny) -> String {
+    let directory = model.write();
+    load(directory.path(), &model.manifest())
+        .unwrap_err()
+        .to_string()
+        .replace(directory.path().to_str().unwrap(), "DIR")
+}
+
+fn encode(model: &Tiny, text: &str) -> Vec<f32> {
+    let directory = model.write();
+    let mut loaded = load(directory.path(), &model.manifest()).unwrap();
+    loaded.encode(text).unwrap()
+}
+
+fn apart(left: &[f32], right: &[f32]) -> f32 {
+    assert_eq!(left.len(), right.len());
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| (left - right).abs())
+        .fold(0.0, f32::max)
+}
+
+#[test]
+fn the_vector_of_a_text_depends_on_its_words_and_their_order() {
+    let model = Tiny::new(ModelForm::Bert);
+    let vector = encode(&model, "a b c");
+    assert!(apart(&vector, &encode(&model, "a b c")) <= f32::EPSILON);
+    assert!(apart(&vector, &encode(&model, "a b d")) > 1e-3);
+    assert!(apart(&vector, &encode(&model, "c b a")) > 1e-3);
+    assert!(apart(&vector, &encode(&model, "")) > 1e-3);
+}
+
+#[test]
+fn positions_of_xlm_roberta_begin_after_that_of_padding() {
+    let bert = Tiny::new(ModelForm::Bert);
+    let mut roberta = Tiny::new(ModelForm::XlmRoberta);
+    roberta.take_weights_of_bert(&bert);
+    for text in ["", "a", "a b c d a b"] {
+        let vector = encode(&roberta, text);
+        assert!(apart(&vector, &encode(&bert, text)) < 1e-6, "{text:?}");
+    }
+}
+
+#[test]
+fn names_of_tensors_may_have_a_prefix() {
+    for form in [ModelForm::Bert, ModelForm::XlmRoberta] {
+        let mut model = Tiny::new(form);
+        let vector = encode(&model, "a b");
+        for prefix in ["bert.", "roberta.", "model.", "0.auto_model."] {
+            model.prefix = prefix;
+            assert!(apart(&vector, &encode(&model, "a b")) <= f32::EPSILON);
+        }
+    }
+}
+
+#[test]
+fn texts_are_cut_where_the_manifest_says() {
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tokenizer["truncation"] = json!({
+        "max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right"
+    });
+    model.tokenizer["padding"] = json!({
+        "strategy": { "Fixed": 12 }, "direction": "Right", "pad_to_multiple_of": null,
+        "pad_id": 0, "pad_type_id": 0, "pad_token": "x"
+    });
+    let plain = Tiny::new(ModelForm::Bert);
+    // With the two special tokens, eight are left of the ten.
+    let read = "a b c d a b c d";
+    let vector = encode(&plain, read);
+    assert!(apart(&vector, &encode(&model, read)) <= f32::EPSILON);
+    let longer = format!("{read} x x x");
+    assert!(apart(&vector, &encode(&model, &longer)) <= f32::EPSILON);
+    let shorter = encode(&model, "a b c d a b c");
+    assert!(apart(&vector, &shorter) > 1e-3);
+}
+
+#[test]
+fn a_long_text_is_cut_between_characters() {
+    let model = Tiny::new(ModelForm::Bert);
+    let directory = model.write();
+    let mut loaded = load(directory.path(), &model.manifest()).unwrap();
+    for character in ["a", "é", "语", "👩"] {
+        loaded.encode(&character.repeat(100_000)).unwrap();
+    }
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let model = Tiny::new(ModelForm::Bert);
+        let directory = model.write();
+        fs::remove_file(directory.path().join(name)).unwrap();
+        let error = load(directory.path(), &model.manifest()).unwrap_err();
+        assert!(matches!(&error, ModelError::Read { path, .. } if path.ends_with(name)));
+    }
+}
+
+#[test]
+fn files_that_are_garbage_are_named() {
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        for content in [
+            "",
+            "garbage, which is neither long nor short",
+            "{}",
+            "[1]",
+            "null",
+        ] {
+            let model = Tiny::new(ModelForm::Bert);
+            let directory = model.write();
+            fs::write(directory.path().join(name), content).unwrap();
+            let error = load(directory.path(), &model.manifest()).unwrap_err();
+            assert!(
+                matches!(&error, ModelError::Content { path, .. } if path.ends_with(name)),
+                "{content:?}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_configuration_that_does_not_fit_is_refused() {
+    let cases = [
+        (
+            "hidden_size",
+            json!(12),
+            "hidden_size is 12, and the manifest says dimension 8",
+        ),
+        (
+            "num_attention_heads",
+            json!(0),
+            "hidden_size 8 cannot be divided among num_attention_heads 0",
+        ),
+        (
+            "num_attention_heads",
+            json!(3),
+            "hidden_size 8 cannot be divided among num_attention_heads 3",
+        ),
+        (
+            "max_position_embeddings",
+            json!(9),
+            "max_position_embeddings leaves room for 9 tokens, and the manifest says max_tokens 10",
+        ),
+        (
+            "model_type",
+            json!("xlm-roberta"),
+            "model_type is \"xlm-roberta\", and the manifest says bert",
+        ),
+    ];
+    for (member, value, reason) in cases {
+        let mut model = Tiny::new(ModelForm::Bert);
+        model.config[member] = value;
+        assert_eq!(
+            error_of(&model),
+            format!("DIR/config.json is not what it should be: {reason}")
+        );
+    }
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.config["hidden_act"] = json!("swish");
+    assert!(error_of(&model).contains("unknown variant `swish`"));
+}
+
+#[test]
+fn a_tokenizer_that_does_not_fit_is_refused() {
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.config["vocab_size"] = json!(WORDS.len() - 1);
+    assert_eq!(
+        error_of(&model),
+        "DIR/tokenizer.json is not what it should be: it has 7 tokens, and config.json says \
+         vocab_size 6"
+    );
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tokenizer["post_processor"] = json!(null);
+    assert_eq!(
+        error_of(&model),
+        "DIR/tokenizer.json is not what it should be: it gives no token for the empty text"
+    );
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused() {
+    let bias = "encoder.layer.1.output.dense.bias";
+    let reason = |model: &Tiny| {
+        error_of(model)
+            .strip_prefix("DIR/model.safetensors is not what it should be: ")
+            .unwrap()
+            .to_owned()
+    };
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tensors.remove(bias);
+    assert_eq!(reason(&model), format!("it has no tensor {bias}"));
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tensors.get_mut(bias).unwrap().0 = vec![2, 4];
+    assert_eq!(
+        reason(&model),
+        format!("tensor {bias} has shape [2, 4], and config.json asks for [8]")
+    );
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tensors.get_mut(bias).unwrap().1.pop();
+    assert!(reason(&model).starts_with(&format!("tensor {bias} of shape [8] stands from ")));
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.dtype = "F16";
+    assert!(reason(&model).ends_with("is of type F16, and only F32 is read"));
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.cut = 1;
+    assert!(reason(&model).starts_with("its tensors take "));
+}
+
+#[test]
+fn weights_that_are_no_numbers_fail_the_text() {
+    let mut model = Tiny::new(ModelForm::Bert);
+    for (_, values) in model.tensors.values_mut() {
+        values.fill(f32::NAN);
+    }
+    let directory = model.write();
+    let mut loaded = load(directory.path(), &model.manifest()).unwrap();
+    let error = loaded.encode("a").unwrap_err();
+    assert!(matches!(error, ModelError::Compute(_)), "{error}");
+}
+
+proptest! {
+    /// Loading such a file may fail or not, and so may encoding with it.
+    #[test]
+    fn weights_with_damage_cause_no_panic(
+        damage in prop::collection::vec((0.0..1.0, any::<u8>()), 1..6),
+    ) {
+        let model = Tiny::new(ModelForm::Bert);
+        let directory = model.write();
+        let path = directory.path().join("model.safetensors");
+        let mut bytes = fs::read(&path).unwrap();
+        let header = 8 + usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+        for (place, byte) in damage {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "any place in the header will do"
+            )]
+            let place = (header as f64 * place) as usize;
+            bytes[place] = byte;
+        }
+        fs::write(&path, bytes).unwrap();
+        if let Ok(mut loaded) = load(directory.path(), &model.manifest()) {
+            let _ = loaded.encode("a b");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The tensors of a safetensors file, read one by one.
+//!
+//! A file is as large as all the weights: reading or mapping it as a whole would have them in
+//! memory twice while the model is loaded.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{DType, Device, Error, Result, Shape, Tensor};
+use candle_nn::Init;
+use candle_nn::var_builder::SimpleBackend;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::encoder::model::ModelError;
+
+/// The longest header that is read. Those of the largest encoders have some ten thousand bytes.
+const MAX_HEADER: u64 = 16 << 20;
+/// How many bytes are read at once.
+const BLOCK: usize = 64 << 10;
+/// The tensor that every encoder has, without what may stand before it.
+const WORDS: &str = "embeddings.word_embeddings.weight";
+/// Where the tables stand of which rows are taken.
+const TABLES: &str = "embeddings.";
+
+/// The tensors of a file of weights, by name.
+#[derive(Debug)]
+pub(super) struct Weights {
+    file: Mutex<File>,
+    tensors: HashMap<String, Place>,
+    /// What stands before all names, such as `bert.`.
+    prefix: String,
+    /// Where tensors begin in the file.
+    data: u64,
+}
+
+/// What the header says of a tensor.
+#[derive(Debug, Deserialize)]
+struct Place {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: (u64, u64),
+}
+
+impl Place {
+    /// Returns the number of bytes that a tensor of the shape takes, if it is a number.
+    fn bytes_by_shape(&self) -> Option<u64> {
+        self.shape.iter().try_fold(4_u64, |bytes, size| {
+            bytes.checked_mul(u64::try_from(*size).ok()?)
+        })
+    }
+}
+
+impl Weights {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ModelError`] when the file cannot be read, is shorter or longer than its header
+    /// says, or has no table of words.
+    pub(super) fn open(path: &Path) -> std::result::Result<Self, ModelError> {
+        let wrong = |reason: String| ModelError::Content {
+            path: path.to_owned(),
+            reason,
+        };
+        let unreadable = |source| ModelError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
+        if length < 8 {
+            return Err(wrong(format!("it has {length} bytes, which is no header")));
+        }
+        let mut size = [0; 8];
+        file.read_exact(&mut size).map_err(unreadable)?;
+        let size = u64::from_le_bytes(size);
+        if size > MAX_HEADER || size > length - 8 {
+            return Err(wrong(format!(
+                "its header would have {size} bytes, and the file has {length}"
+            )));
+        }
+        let mut header = Vec::new();
+        (&mut file)
+            .take(size)
+            .read_to_end(&mut header)
+            .map_err(unreadable)?;
+        let tensors = parse(&header).map_err(|error| wrong(format!("its header: {error}")))?;
+        let data = 8 + size;
+        check_length(&tensors, length - data).map_err(wrong)?;
+        let prefix = tensors
+            .keys()
+            .find_map(|name| name.strip_suffix(WORDS))
+            .ok_or_else(|| wrong(format!("it has no tensor {WORDS}")))?
+            .to_owned();
+        Ok(Self {
+            file: Mutex::new(file),
+            tensors,
+            prefix,
+            data,
+        })
+    }
+
+    fn place(&self, name: &str) -> Result<&Place> {
+        let name = format!("{}{name}", self.prefix);
+        let place = self
+            .tensors
+            .get(&name)
+            .ok_or_else(|| Error::Msg(format!("it has no tensor {name}")))?;
+        if place.dtype != "F32" {
+            return Err(Error::Msg(format!(
+                "tensor {name} is of type {}, and only F32 is read",
+                place.dtype
+            )));
+        }
+        let (from, to) = place.data_offsets;
+        if place.bytes_by_shape() != to.checked_sub(from) {
+            return Err(Error::Msg(format!(
+                "tensor {name} of shape {:?} stands from {from} to {to}",
+                place.shape
+            )));
+        }
+        Ok(place)
+    }
+
+    /// Reads a tensor, without a second copy of its numbers.
+    fn tensor(&self, place: &Place, device: &Device) -> Result<Tensor> {
+        let mut numbers = Vec::with_capacity(place.shape.iter().product());
+        self.read(place, |number| numbers.push(number))?;
+        Tensor::from_vec(numbers, place.shape.as_slice(), device)
+    }
+
+    /// Reads a matrix such that its numbers lie by columns. The product of a text with a matrix
+    /// that lies by rows begins with such a copy, for each text anew.
+    fn by_columns(&self, place: &Place, device: &Device) -> Result<Tensor> {
+        let [rows, columns] = place.shape[..] else {
+            return self.tensor(place, device);
+        };
+        let mut numbers = vec![0.0; rows * columns];
+        let mut places =
+            (0..rows).flat_map(|row| (0..columns).map(move |column| column * rows + row));
+        self.read(place, |number| {
+            if let Some(place) = places.next() {
+                numbers[place] = number;
+            }
+        })?;
+        Tensor::from_vec(numbers, (columns, rows), device)?.t()
+    }
+
+    /// Hands over the numbers of a tensor, in their order in the file.
+    fn read(&self, place: &Place, mut take: impl FnMut(f32)) -> Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(self.data + place.data_offsets.0))?;
+        let mut block = vec![0; BLOCK];
+        let mut left = place.shape.iter().product::<usize>() * 4;
+        while left > 0 {
+            let part = &mut block[..left.min(BLOCK)];
+            file.read_exact(part)?;
+            let (values, _) = part.as_chunks::<4>();
+            for bytes in values {
+                take(f32::from_le_bytes(*bytes));
+            }
+            left -= part.len();
+        }
+        Ok(())
+    }
+}
+
+/// Parses the header: an object of tensors, among which `__metadata__` is none.
+fn parse(header: &[u8]) -> serde_json::Result<HashMap<String, Place>> {
+    let members: HashMap<String, Box<RawValue>> = serde_json::from_slice(header)?;
+    members
+        .into_iter()
+        .filter(|(name, _)| name != "__metadata__")
+        .map(|(name, text)| Ok((name, serde_json::from_str(text.get())?)))
+        .collect()
+}
+
+/// A file that was cut off ends before its last tensor does.
+fn check_length(tensors: &HashMap<String, Place>, length: u64) -> std::result::Result<(), String> {
+    let end = tensors
+        .values()
+        .map(|place| place.data_offsets.1)
+        .max()
+        .unwrap_or(0);
+    if end == length {
+        Ok(())
+    } else {
+        Err(format!(
+            "its tensors take {end} bytes, and there are {length} after the header"
+        ))
+    }
+}
+
+impl SimpleBackend for Weights {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        _: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Tensor> {
+        let place = self.place(name)?;
+        if place.shape != shape.dims() {
+            return Err(Error::Msg(format!(
+                "tensor {}{name} has shape {:?}, and config.json asks for {:?}",
+                self.prefix,
+                place.shape,
+                shape.dims()
+            )));
+        }
+        let tensor = if name.starts_with(TABLES) {
+            self.tensor(place, device)
+        } else {
+            self.by_columns(place, device)
+        };
+        tensor?.to_dtype(dtype)
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
+        let place = self.place(name)?;
+        self.tensor(place, device)?.to_dtype(dtype)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        self.tensors.contains_key(&format!("{}{name}", self.prefix))
+    }
+}

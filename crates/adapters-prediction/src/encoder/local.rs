@@ -1,0 +1,140 @@
+//! A model on disk, computed on a thread of its own.
+
+mod queue;
+mod worker;
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
+use tokio::sync::oneshot;
+
+use crate::encoder::load;
+use crate::encoder::local::queue::{Job, Queue};
+use crate::encoder::local::worker::{Source, Worker};
+use crate::models::manifest::{ModelForm, ModelManifest};
+
+/// How long a model that could not be loaded is left alone. Long enough that a broken one costs
+/// nothing, short enough that one that was mended is soon used.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// An encoder whose model lies on disk.
+///
+/// The first text that is asked for starts a thread and loads the model there; both stay until the
+/// encoder is dropped. A model that cannot be loaded is tried again 30 seconds later at the
+/// earliest, and calls in between fail with what was wrong. Texts are computed one by one: queries
+/// come before passages, and calls of one role take turns.
+pub struct LocalEncoder {
+    model: String,
+    queue: Arc<Queue>,
+    source: Arc<Source>,
+    started: Mutex<bool>,
+}
+
+impl LocalEncoder {
+    /// Creates the encoder of the model that the manifest describes, with its files in
+    /// `directory`. Nothing is read yet. The model computes on `threads` threads.
+    #[must_use]
+    pub fn new(directory: PathBuf, manifest: ModelManifest, threads: NonZeroUsize) -> Self {
+        let model = identity(&manifest);
+        Self::from_source(Source {
+            model: model.clone(),
+            query_prefix: manifest.query_prefix.clone(),
+            passage_prefix: manifest.passage_prefix.clone(),
+            threads,
+            retry_after: RETRY_AFTER,
+            load: Box::new(move || load::load(&directory, &manifest)),
+        })
+    }
+
+    fn from_source(source: Source) -> Self {
+        Self {
+            model: source.model.clone(),
+            queue: Arc::default(),
+            source: Arc::new(source),
+            started: Mutex::new(false),
+        }
+    }
+
+    /// Starts the thread unless it runs.
+    fn start(&self) -> Result<(), EncoderError> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if *started {
+            return Ok(());
+        }
+        let queue = Arc::clone(&self.queue);
+        let source = Arc::clone(&self.source);
+        thread::Builder::new()
+            .name("encoder".to_owned())
+            .spawn(move || Worker::new(source).run(&queue))
+            .map_err(|error| EncoderError::Unavailable {
+                model: self.model.clone(),
+                source: error.into(),
+            })?;
+        *started = true;
+        Ok(())
+    }
+}
+
+/// Returns `NAME:FORM@DIGEST`, with the first eight digits of the digest of the weights.
+fn identity(manifest: &ModelManifest) -> String {
+    let form = match manifest.form {
+        ModelForm::Bert => "bert",
+        ModelForm::XlmRoberta => "xlm-roberta",
+        ModelForm::QuantizedBert => "quantized-bert",
+    };
+    let digest = load::weights(manifest).map_or("", |file| &file.sha256);
+    let digest: String = digest.chars().take(8).collect();
+    format!("{}:{form}@{}", manifest.name, digest.to_ascii_lowercase())
+}
+
+#[async_trait]
+impl Encoder for LocalEncoder {
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn encode(
+        &self,
+        texts: Vec<String>,
+        role: TextRole,
+    ) -> Result<Vec<Vec<f32>>, EncoderError> {
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.start()?;
+        let place = self.queue.place(role).await;
+        let (answer, answered) = oneshot::channel();
+        self.queue.push(Job::new(texts, role, answer, place));
+        answered.await.unwrap_or_else(|ended| {
+            Err(EncoderError::Unavailable {
+                model: self.model.clone(),
+                source: ended.into(),
+            })
+        })
+    }
+}
+
+impl Drop for LocalEncoder {
+    /// Lets the thread end after the text that it is at, without waiting for it.
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl fmt::Debug for LocalEncoder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LocalEncoder")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
