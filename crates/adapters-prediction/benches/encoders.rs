@@ -1,0 +1,103 @@
+//! What a model on disk costs: the time for a query and for the text of a tool, and the memory
+//! that is resident once it is loaded.
+//!
+//! Run with `RIGLM_BENCH_MODEL=models/NAME cargo bench -p riglm-adapters-prediction --bench
+//! encoders`, where the directory holds the files of a model with their manifest. The arguments
+//! are numbers of threads.
+#![expect(
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a measurement says what it does and may fail"
+)]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use divan::Bencher;
+use riglm_adapters_prediction::encoder::LocalEncoder;
+use riglm_ports::encoder::{Encoder as _, TextRole};
+use tokio::runtime::Runtime;
+
+/// The allocator of the program, as memory stays resident that it does not give back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// At most 16 tokens.
+const QUERY: &str = "find the open issues that were assigned to me last week";
+/// About 70 tokens.
+const PASSAGE: &str = "search_issues: Searches the issues and pull requests of a repository by \
+    text, state, label, author and assignee, and returns the newest ones first. Arguments: query, \
+    the text to look for; state, open or closed; labels, names of labels that all must be set; \
+    limit, the most issues that are returned.";
+
+fn main() {
+    if env::var_os("RIGLM_BENCH_MODEL").is_none() {
+        eprintln!("set RIGLM_BENCH_MODEL to the directory of a model");
+        return;
+    }
+    let before = resident_bytes();
+    encode(1, QUERY, TextRole::Query);
+    said("with the model", before);
+    encode(1, &PASSAGE.repeat(12), TextRole::Passage);
+    said("right after the longest text", before);
+    thread::sleep(Duration::from_secs(1));
+    encode(1, QUERY, TextRole::Query);
+    said("a second later", before);
+    divan::main();
+}
+
+fn said(when: &str, before: u64) {
+    let more = resident_bytes().saturating_sub(before);
+    eprintln!("resident {when}: {} MB more", more / 1_000_000);
+}
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+});
+
+/// The encoders, by their number of threads.
+static ENCODERS: Mutex<BTreeMap<usize, Arc<LocalEncoder>>> = Mutex::new(BTreeMap::new());
+
+fn encoder(threads: usize) -> Arc<LocalEncoder> {
+    let mut encoders = ENCODERS.lock().unwrap();
+    let made = encoders.entry(threads).or_insert_with(|| {
+        let directory = PathBuf::from(env::var_os("RIGLM_BENCH_MODEL").unwrap());
+        let manifest = fs::read(directory.join("manifest.json")).unwrap();
+        let manifest = serde_json::from_slice(&manifest).unwrap();
+        let threads = NonZeroUsize::new(threads).unwrap();
+        Arc::new(LocalEncoder::new(directory, manifest, threads))
+    });
+    Arc::clone(made)
+}
+
+fn encode(threads: usize, text: &str, role: TextRole) -> Vec<Vec<f32>> {
+    let encoder = encoder(threads);
+    RUNTIME
+        .block_on(encoder.encode(vec![text.to_owned()], role))
+        .unwrap()
+}
+
+/// Returns how much memory of this process is resident.
+fn resident_bytes() -> u64 {
+    let counted = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = counted.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}
+
+#[divan::bench(args = [1, 2], sample_count = 200)]
+fn query(bencher: Bencher<'_, '_>, threads: usize) {
+    encode(threads, QUERY, TextRole::Query);
+    bencher.bench(|| encode(threads, QUERY, TextRole::Query));
+}
+
+#[divan::bench(args = [1, 2], sample_count = 100)]
+fn passage(bencher: Bencher<'_, '_>, threads: usize) {
+    encode(threads, PASSAGE, TextRole::Passage);
+    bencher.bench(|| encode(threads, PASSAGE, TextRole::Passage));
+}
