@@ -24,7 +24,7 @@ pub use fusion::{RankFusion, RankFusionWeights};
 pub use history::{HistoryWeights, UsageHistory};
 pub use index::{Hit, IndexedTool, Past, RankingRules, Term, ToolIndex};
 pub use names::nearest_names;
-pub use quality::{QualityRules, grade};
+pub use quality::{QualityRules, fit, grade};
 pub use query::Query;
 pub use semantic::{Centre, ToolVectors};
 pub use synonyms::{Synonyms, SynonymsError};

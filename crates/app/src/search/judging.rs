@@ -1,6 +1,6 @@
 //! Whether hits are worth showing, and what is shown where they are not.
 
-use riglm_domain::retrieval::{Hit, Term, nearest_names, words};
+use riglm_domain::retrieval::{Hit, Term, fit, nearest_names, words};
 use riglm_domain::search::SearchQuality;
 
 use super::offer::{Offer, OfferedTool};
@@ -73,14 +73,10 @@ fn with_first(positions: &[usize], hits: Vec<Hit>) -> Vec<Hit> {
     first.chain(others).collect()
 }
 
-/// Returns whether one of the first hits covers enough of the query, is near enough, or was used
-/// for something similar.
+/// Returns whether one of the first hits fits, or was used for something similar.
 fn fits(hits: &[Hit], rules: &SearchRules) -> bool {
-    hits.iter().take(N_JUDGED).any(|hit| {
-        hit.coverage >= rules.min_coverage
-            || hit.cosine.is_some_and(|cosine| cosine >= rules.min_cosine)
-            || is_remembered(hit)
-    })
+    let mut first = hits.iter().take(N_JUDGED);
+    first.any(|hit| fit(hit) >= rules.min_fit || is_remembered(hit))
 }
 
 /// Returns the positions of the tools whose names are nearest to a text: the names that the client

@@ -46,11 +46,9 @@ pub struct SearchRules {
     pub synonyms: Synonyms,
     /// How long a search waits for the encoder before it goes on without.
     pub encoder_deadline: Duration,
-    /// An answer whose best tool covers less of the query's words than this, and is less near
-    /// than [`Self::min_cosine`], says that nothing fits.
-    pub min_coverage: f64,
-    /// See [`Self::min_coverage`].
-    pub min_cosine: f64,
+    /// An answer of which no hit fits better than this says that nothing fits; see
+    /// [`fit`](riglm_domain::retrieval::fit()).
+    pub min_fit: f64,
 }
 
 impl Default for SearchRules {
@@ -61,8 +59,7 @@ impl Default for SearchRules {
             answer: AnswerRules::default(),
             synonyms: Synonyms::shipped(),
             encoder_deadline: Duration::from_millis(500),
-            min_coverage: 0.1,
-            min_cosine: 0.15,
+            min_fit: 0.05,
         }
     }
 }
