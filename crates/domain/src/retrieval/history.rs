@@ -28,7 +28,7 @@ impl Default for HistoryWeights {
         Self {
             memory: 0.4,
             companions: 0.25,
-            frequency: 0.12,
+            frequency: 0.05,
             n_neighbours: 12,
             half_life_days: 30.0,
         }
@@ -65,6 +65,8 @@ impl UsageHistory {
     /// The cosine from which on a text counts as similar, and how far above it counts in full.
     const SIMILAR: f64 = 0.25;
     const SIMILAR_SPAN: f64 = 0.5;
+    /// How much it counts that the similar texts agree.
+    const AGREEMENT: f64 = 0.25;
     /// How many sessions a tool must have been in for half of what is known of its companions to
     /// count.
     const SHRINKAGE: f64 = 2.0;
@@ -158,10 +160,11 @@ impl UsageHistory {
     }
 
     /// Returns for tools that were used after similar texts a number from 0 to 1:
-    /// `1 - prod_j (1 - trust_j * w_j)` over the nearest texts, with
-    /// `w_j = clip((cos_j - 0.25) / 0.5, 0, 1) * decay_j`. Texts of the source `without` are left
-    /// out. `texts` are vectors of one text by different models; a memory is compared with that of
-    /// its own.
+    /// `(1 - prod_j (1 - trust_j * w_j)) * agreement^0.25` over the nearest texts, with
+    /// `w_j = clip((cos_j - 0.25) / 0.5, 0, 1) * decay_j`, and the share of the sum of the `w_j`
+    /// that speaks for the tool as agreement: where every similar text was followed by something
+    /// else, none of it tells much. Texts of the source `without` are left out. `texts` are
+    /// vectors of one text by different models; a memory is compared with that of its own.
     #[must_use]
     pub fn memory(
         &self,
@@ -177,19 +180,25 @@ impl UsageHistory {
             .collect();
         near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         near.truncate(weights.n_neighbours);
-        let mut unused: BTreeMap<ToolKey, f64> = BTreeMap::new();
+        // Of each tool: what is left after all that speaks for it, and the weight of that.
+        let mut tools: BTreeMap<ToolKey, (f64, f64)> = BTreeMap::new();
+        let mut total = 0.0;
         for (cosine, at) in near {
             let memory = &self.memories[at];
             let similarity = ((cosine - Self::SIMILAR) / Self::SIMILAR_SPAN).min(1.0);
             let weight = similarity * decay(now, memory.at, weights.half_life_days);
+            total += weight;
             for (tool, trust) in &memory.used {
-                *unused.entry(*tool).or_insert(1.0) *= 1.0 - f64::from(*trust) * weight;
+                let (unused, support) = tools.entry(*tool).or_insert((1.0, 0.0));
+                *unused *= 1.0 - f64::from(*trust) * weight;
+                *support += weight;
             }
         }
-        unused
-            .into_iter()
-            .map(|(tool, unused)| (tool, (1.0 - unused).clamp(0.0, 1.0)))
-            .collect()
+        let value = |(tool, (unused, support)): (ToolKey, (f64, f64))| {
+            let agreement = (support / f64::max(total, f64::MIN_POSITIVE)).powf(Self::AGREEMENT);
+            (tool, (1.0 - unused).clamp(0.0, 1.0) * agreement)
+        };
+        tools.into_iter().map(value).collect()
     }
 
     /// Returns for tools that were used in the same sessions as the anchors a number from 0 to 1:
@@ -282,12 +291,11 @@ mod tests {
         history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
         history.remember(&text([0.0, 1.0]), (B, 1.0), day(0), 0);
         let found = remembered(&history, &text([0.8, 0.6]), day(0));
-        assert!(
-            (found[&A] - 1.0).abs() < 1e-9 && (found[&B] - 0.7).abs() < 1e-6,
-            "{found:?}"
-        );
+        let agreed = |value: f64| value * (value / 1.7).powf(0.25);
+        assert!((found[&A] - agreed(1.0)).abs() < 1e-6, "{found:?}");
+        assert!((found[&B] - agreed(0.7)).abs() < 1e-6, "{found:?}");
         let later = remembered(&history, &text([0.8, 0.6]), day(30));
-        assert!((later[&A] - 0.5).abs() < 1e-6);
+        assert!(later[&A] < 0.6 * found[&A], "{later:?}");
         assert!(
             history
                 .memory(

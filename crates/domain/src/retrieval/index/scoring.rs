@@ -15,6 +15,9 @@ const N_FIRST: usize = 5;
 /// How near to the last of them a bonus may bring a tool.
 const SHORT_OF: f64 = 0.999;
 
+/// How many standard deviations the nearest tool is above the mean at most.
+const MAX_DEVIATION: f64 = 3.5;
+
 /// The parts of the scores of all tools.
 #[derive(Debug)]
 pub(super) struct Parts {
@@ -77,7 +80,7 @@ impl ToolIndex {
         };
         parts.add(Term::Words, fused(Term::Words, spread(coverage)));
         if !cosines.is_empty() {
-            let nearness = scaled(&standardised(cosines), rules.meaning);
+            let nearness = scaled(&bounded(standardised(cosines)), rules.meaning);
             parts.add(Term::Meaning, fused(Term::Meaning, nearness));
         }
         if rules.rank_fusion.is_none() && !query.slots.is_empty() && rules.slots != 0.0 {
@@ -185,6 +188,16 @@ fn spread(coverage: &[f64]) -> Vec<f64> {
         return coverage.to_vec();
     }
     scaled(coverage, 1.0 / largest.sqrt())
+}
+
+/// Returns the values, made smaller where the largest one is above a bound: the largest of many is
+/// further from their mean by chance alone, and large catalogs would have no use for words.
+fn bounded(values: Vec<f64>) -> Vec<f64> {
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    if largest <= MAX_DEVIATION {
+        return values;
+    }
+    scaled(&values, MAX_DEVIATION / largest)
 }
 
 fn scaled(values: &[f64], by: f64) -> Vec<f64> {
