@@ -1,8 +1,9 @@
 //! Predictors: which tools of a list a client is shown. And the sizes of texts in tokens.
 //!
 //! Each predictor implements [`riglm_ports::predictor::Predictor`]; the registry picks one from the
-//! configuration section `filtering`. Everything here is synchronous computation on borrowed
-//! data: no I/O, no clock, no randomness. The crate depends on the domain and the ports alone.
+//! configuration section `filtering`. They are synchronous computation on borrowed data: no I/O, no
+//! clock, no randomness. Reading and fetching is what `models` does, the files of encoders. The
+//! crate depends on the domain and the ports alone.
 
 mod cold_start;
 pub mod encoder;

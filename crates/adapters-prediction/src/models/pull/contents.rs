@@ -1,0 +1,233 @@
+//! What the files of a model say of it, and whether that is what it must be.
+
+use std::fs::File;
+use std::io::{BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::Fetched;
+use super::safetensors::{self, Problem};
+use crate::models::catalog::KnownModel;
+use crate::models::files::{FileError, open};
+use crate::models::manifest::{ModelForm, ModelManifest};
+use crate::models::name::ModelName;
+
+/// The largest `config.json` that is read, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// What begins a file of the form GGUF.
+const GGUF_MAGIC: [u8; 4] = *b"GGUF";
+
+/// Why the files are not those of a model that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentsError {
+    /// A file is missing or cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file is not what it should be.
+    #[error("{path} is not what it should be: {reason}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What a manifest says besides the files.
+#[derive(Clone, Debug)]
+pub(super) struct Traits {
+    pub(super) form: ModelForm,
+    pub(super) dimension: usize,
+    pub(super) max_tokens: usize,
+    pub(super) query_prefix: String,
+    pub(super) passage_prefix: String,
+    pub(super) licence: String,
+}
+
+impl Traits {
+    /// Returns what is known of a model.
+    pub(super) fn of(known: &KnownModel) -> Self {
+        Self {
+            form: known.form,
+            dimension: known.dimension,
+            max_tokens: known.max_tokens,
+            query_prefix: known.query_prefix.into(),
+            passage_prefix: known.passage_prefix.into(),
+            licence: known.licence.into(),
+        }
+    }
+
+    /// Reads the form and the sizes of a model from its `config.json`, and its longest text from
+    /// the file of the library that it was trained with, where that is there.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ContentsError`] when these cannot be read, or tell of a model that cannot be used
+    /// here.
+    pub(super) fn read(directory: &Path) -> Result<Self, ContentsError> {
+        let path = directory.join("config.json");
+        let config: Config = json(&path)?;
+        let form = config.form(&path)?;
+        refuse_other_pooling(directory)?;
+        // Positions of XLM-RoBERTa start behind that of padding.
+        let n_unused = match form {
+            ModelForm::XlmRoberta => config.pad_token_id.unwrap_or(1).saturating_add(1),
+            _ => 0,
+        };
+        let n_positions = config.max_position_embeddings.saturating_sub(n_unused);
+        let trained = directory.join("sentence_bert_config.json");
+        let n_trained = if trained.exists() {
+            json::<Trained>(&trained)?.max_seq_length
+        } else {
+            None
+        };
+        Ok(Self {
+            form,
+            dimension: config.hidden_size,
+            max_tokens: n_trained.unwrap_or(n_positions).min(n_positions),
+            query_prefix: String::new(),
+            passage_prefix: String::new(),
+            licence: "NOASSERTION".into(),
+        })
+    }
+
+    /// Returns what a manifest says.
+    pub(super) fn of_manifest(manifest: &ModelManifest) -> Self {
+        Self {
+            form: manifest.form,
+            dimension: manifest.dimension,
+            max_tokens: manifest.max_tokens,
+            query_prefix: manifest.query_prefix.clone(),
+            passage_prefix: manifest.passage_prefix.clone(),
+            licence: manifest.licence.clone(),
+        }
+    }
+
+    /// Returns the manifest of a model with these traits.
+    pub(super) fn manifest(self, name: &ModelName, fetched: Fetched) -> ModelManifest {
+        ModelManifest {
+            name: name.to_string(),
+            form: self.form,
+            dimension: self.dimension,
+            max_tokens: self.max_tokens,
+            query_prefix: self.query_prefix,
+            passage_prefix: self.passage_prefix,
+            licence: self.licence,
+            source: fetched.source,
+            files: fetched.files,
+        }
+    }
+}
+
+/// Checks that the files in a directory are those of a model with these traits.
+///
+/// # Errors
+///
+/// Returns [`ContentsError`] naming the first file that is missing or wrong.
+pub(super) fn check(directory: &Path, traits: &Traits) -> Result<(), ContentsError> {
+    if traits.form == ModelForm::QuantizedBert {
+        return check_gguf(&directory.join("model.gguf"));
+    }
+    let path = directory.join("config.json");
+    let config: Config = json(&path)?;
+    let form = config.form(&path)?;
+    if form != traits.form || config.hidden_size != traits.dimension {
+        return Err(ContentsError::Content {
+            path,
+            reason: format!(
+                "it is a model of the form {} and dimension {}, and not of the form {} and dimension {}",
+                form.as_str(),
+                config.hidden_size,
+                traits.form.as_str(),
+                traits.dimension
+            ),
+        });
+    }
+    let path = directory.join("tokenizer.json");
+    let file = BufReader::new(open(&path)?);
+    serde_json::from_reader::<_, IgnoredAny>(file).map_err(not_json(&path))?;
+    let path = directory.join("model.safetensors");
+    safetensors::check(&path).map_err(|problem| match problem {
+        Problem::File(error) => error.into(),
+        Problem::Content(reason) => ContentsError::Content { path, reason },
+    })
+}
+
+fn check_gguf(path: &Path) -> Result<(), ContentsError> {
+    let mut magic = [0; 4];
+    open(path)?
+        .read_exact(&mut magic)
+        .map_err(FileError::io(path))?;
+    if magic == GGUF_MAGIC {
+        Ok(())
+    } else {
+        Err(ContentsError::Content {
+            path: path.to_owned(),
+            reason: "it does not begin as a GGUF file does".into(),
+        })
+    }
+}
+
+/// What is needed of a `config.json`.
+#[derive(Debug, Deserialize)]
+struct Config {
+    model_type: String,
+    hidden_size: usize,
+    max_position_embeddings: usize,
+    pad_token_id: Option<usize>,
+}
+
+impl Config {
+    fn form(&self, path: &Path) -> Result<ModelForm, ContentsError> {
+        match self.model_type.as_str() {
+            "bert" => Ok(ModelForm::Bert),
+            "xlm-roberta" => Ok(ModelForm::XlmRoberta),
+            other => Err(ContentsError::Content {
+                path: path.to_owned(),
+                reason: format!(
+                    "models of the type {other:?} cannot be used, bert and xlm-roberta can"
+                ),
+            }),
+        }
+    }
+}
+
+/// What is needed of a `sentence_bert_config.json`.
+#[derive(Debug, Deserialize)]
+struct Trained {
+    max_seq_length: Option<usize>,
+}
+
+/// What is needed of a `1_Pooling/config.json`.
+#[derive(Debug, Deserialize)]
+struct Pooling {
+    pooling_mode_mean_tokens: bool,
+}
+
+/// Refuses a model whose vectors are not the mean over its tokens: here they would be.
+fn refuse_other_pooling(directory: &Path) -> Result<(), ContentsError> {
+    let path = directory.join("1_Pooling").join("config.json");
+    if path.exists() && !json::<Pooling>(&path)?.pooling_mode_mean_tokens {
+        return Err(ContentsError::Content {
+            path,
+            reason: "models whose vectors are not the mean over their tokens cannot be used".into(),
+        });
+    }
+    Ok(())
+}
+
+fn json<T: DeserializeOwned>(path: &Path) -> Result<T, ContentsError> {
+    let file: File = open(path)?;
+    serde_json::from_reader(BufReader::new(file.take(MAX_CONFIG_BYTES))).map_err(not_json(path))
+}
+
+fn not_json(path: &Path) -> impl FnOnce(serde_json::Error) -> ContentsError {
+    let path = path.to_owned();
+    move |error| ContentsError::Content {
+        path,
+        reason: error.to_string(),
+    }
+}

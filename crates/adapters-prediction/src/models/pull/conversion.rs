@@ -1,0 +1,65 @@
+//! Files of other programs put into the forms that are read here.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use super::{Fetched, PullError};
+use crate::models::catalog::Conversion;
+use crate::models::files::{Expected, examine, make_private};
+use crate::models::job::Job;
+use crate::models::manifest::ModelForm;
+
+/// A file could not be put into another form.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to convert {path}")]
+pub struct ConversionError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// Converts a file of the form `E5S1` into the files of a model in `ready`.
+///
+/// `source` tells where the file came from, for people.
+pub(super) fn convert(
+    file: &Path,
+    ready: &Path,
+    conversion: Conversion,
+    source: String,
+    job: &Job,
+) -> Result<Fetched, PullError> {
+    job.say("converting the weights");
+    let failed = |source| ConversionError {
+        path: file.to_owned(),
+        source,
+    };
+    let (form, source) = if conversion == Conversion::Safetensors {
+        let gguf = file.with_extension("gguf");
+        gguf_from_e5s1(file, &gguf).map_err(failed)?;
+        safetensors_from_gguf(&gguf, ready).map_err(failed)?;
+        let source = format!("{source}, the values of its 4-bit weights as 32-bit floats");
+        (ModelForm::Bert, source)
+    } else {
+        gguf_from_e5s1(file, &ready.join("model.gguf")).map_err(failed)?;
+        (ModelForm::QuantizedBert, source)
+    };
+    let mut files = Vec::new();
+    for name in form.file_names() {
+        let path = ready.join(name);
+        make_private(&path)?;
+        files.push(examine(&path, Expected::default(), job)?);
+    }
+    Ok(Fetched { files, source })
+}
+
+type Converted = Result<(), Box<dyn Error + Send + Sync>>;
+
+fn gguf_from_e5s1(_source: &Path, _target: &Path) -> Converted {
+    Err("this build has no converter for its form".into())
+}
+
+fn safetensors_from_gguf(_source: &Path, _directory: &Path) -> Converted {
+    Err("this build has no converter for its form".into())
+}

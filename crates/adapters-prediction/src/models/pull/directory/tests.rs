@@ -1,0 +1,204 @@
+//! Models of one's own, and copies of others.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::models::pull::{Source, pull};
+
+const CONFIG: &str = r#"{"model_type":"xlm-roberta","hidden_size":8,"pad_token_id":1,
+    "max_position_embeddings":514,"num_hidden_layers":1}"#;
+
+/// Weights that are whole: one tensor of two bytes.
+fn weights() -> Vec<u8> {
+    let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+    let mut content = (header.len() as u64).to_le_bytes().to_vec();
+    content.extend(header.as_bytes());
+    content.extend(b"ab");
+    content
+}
+
+struct Scene {
+    data_dir: TempDir,
+    /// Where the model is taken from.
+    folder: TempDir,
+}
+
+fn scene() -> Scene {
+    let scene = Scene {
+        data_dir: tempfile::tempdir().unwrap(),
+        folder: tempfile::tempdir().unwrap(),
+    };
+    scene.put("config.json", CONFIG.as_bytes());
+    scene.put("tokenizer.json", b"{}");
+    scene.put("model.safetensors", &weights());
+    scene
+}
+
+impl Scene {
+    fn put(&self, name: &str, content: &[u8]) {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn pull_from(&self, path: &Path, name: Option<&str>) -> Result<ModelManifest, PullError> {
+        let request = Pull {
+            name: name.map(|name| name.parse().unwrap()),
+            source: Source::Directory(path.to_owned()),
+            query_prefix: (name == Some("own")).then(|| "ask: ".into()),
+            ..Pull::default()
+        };
+        pull(
+            &ModelShelf::new(self.data_dir.path()),
+            &request,
+            &Job::silent(),
+        )
+    }
+
+    fn pull(&self, name: Option<&str>) -> Result<ModelManifest, PullError> {
+        self.pull_from(self.folder.path(), name)
+    }
+
+    fn failure(&self) -> String {
+        crate::models::with_causes(&self.pull(Some("own")).unwrap_err())
+    }
+}
+
+#[test]
+fn a_model_of_ones_own_is_described_by_its_configuration() {
+    let scene = scene();
+    let manifest = scene.pull(Some("own")).unwrap();
+    assert_eq!(manifest.form.as_str(), "xlm-roberta");
+    assert_eq!((manifest.dimension, manifest.max_tokens), (8, 512));
+    assert_eq!(manifest.query_prefix, "ask: ");
+    assert_eq!(
+        (manifest.passage_prefix.as_str(), manifest.licence.as_str()),
+        ("", "NOASSERTION")
+    );
+    assert_eq!(manifest.files[2].bytes, weights().len() as u64);
+    assert!(
+        scene.folder.path().join("model.safetensors").exists(),
+        "it is copied"
+    );
+    scene.put("sentence_bert_config.json", br#"{"max_seq_length":128}"#);
+    assert_eq!(scene.pull(Some("own")).unwrap().max_tokens, 128);
+    let error = scene.pull(None).unwrap_err();
+    assert!(matches!(error, PullError::NameNeeded), "{error}");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_with_the_reason() {
+    for (name, content, reason) in [
+        (
+            "model.safetensors",
+            &weights()[..20],
+            "ends within its header",
+        ),
+        (
+            "model.safetensors",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff",
+            "is said to have",
+        ),
+        (
+            "tokenizer.json",
+            b"{",
+            "tokenizer.json is not what it should be",
+        ),
+        (
+            "config.json",
+            br#"{"model_type":"t5","hidden_size":8,"max_position_embeddings":9}"#,
+            "\"t5\" cannot be used",
+        ),
+        (
+            "config.json",
+            br#"{"model_type":"bert"}"#,
+            "missing field `hidden_size`",
+        ),
+        (
+            "config.json",
+            br#"{"model_type":"bert","hidden_size":0,"max_position_embeddings":99}"#,
+            "dimension",
+        ),
+        (
+            "config.json",
+            br#"{"model_type":"bert","hidden_size":8,"max_position_embeddings":1}"#,
+            "max_tokens",
+        ),
+        (
+            "1_Pooling/config.json",
+            br#"{"pooling_mode_mean_tokens":false}"#,
+            "not the mean over their tokens",
+        ),
+    ] {
+        let scene = scene();
+        scene.put(name, content);
+        let error = scene.failure();
+        assert!(error.contains(reason), "{name}: {error}");
+        let shelf = ModelShelf::new(scene.data_dir.path());
+        assert!(shelf.list().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_with_what_a_model_has() {
+    let scene = scene();
+    fs::remove_file(scene.folder.path().join("model.safetensors")).unwrap();
+    let error = scene.failure();
+    assert!(
+        error.contains("has no model.safetensors: a model of the form xlm-roberta has"),
+        "{error}"
+    );
+    let nowhere = scene.folder.path().join("nowhere");
+    let error = scene.pull_from(&nowhere, None).unwrap_err().to_string();
+    assert!(error.ends_with("nowhere is no directory"), "{error}");
+}
+
+#[test]
+fn a_model_of_another_data_directory_keeps_its_name_and_what_it_is() {
+    let one = scene();
+    let manifest = one.pull(Some("own")).unwrap();
+    let pulled = one.data_dir.path().join("models/own");
+    let other = scene();
+    let copied = other.pull_from(&pulled, None).unwrap();
+    assert_eq!(copied.files, manifest.files);
+    assert_eq!(
+        (copied.name.as_str(), copied.query_prefix.as_str()),
+        ("own", "ask: ")
+    );
+    fs::write(pulled.join("tokenizer.json"), "[]").unwrap();
+    let error = other.pull_from(&pulled, None).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.json is damaged"), "{error}");
+}
+
+#[test]
+fn a_folder_of_the_hubs_cache_tells_its_name_and_its_newest_snapshot() {
+    let scene = scene();
+    let cache = tempfile::tempdir().unwrap();
+    let folder = cache.path().join("models--org--tiny-embedder");
+    let snapshot = folder.join("snapshots/abc");
+    fs::create_dir_all(folder.join("refs")).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::write(folder.join("refs/main"), "abc\n").unwrap();
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let target = scene.folder.path().join(name);
+        std::os::unix::fs::symlink(target, snapshot.join(name)).unwrap();
+    }
+    let manifest = scene.pull_from(&folder, None).unwrap();
+    assert_eq!(manifest.name, "tiny-embedder");
+    assert_eq!(manifest.dimension, 8);
+}
+
+#[test]
+fn files_of_another_model_are_refused_under_a_known_name() {
+    let scene = scene();
+    let error = scene
+        .pull(Some("all-MiniLM-L6-v2"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(
+            "form xlm-roberta and dimension 8, and not of the form bert and dimension 384"
+        ),
+        "{error}"
+    );
+}

