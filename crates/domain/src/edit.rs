@@ -39,6 +39,17 @@ pub fn with_member(object: &str, key: &str, value: &str) -> String {
     spliced(object, &[(end..end, member.as_str())])
 }
 
+/// Returns the array with `element`, which must be JSON text, behind all others.
+#[must_use]
+pub fn with_element(array: &str, element: &str) -> String {
+    let Some(end) = array.rfind(']').filter(|_| array.starts_with('[')) else {
+        return array.to_owned();
+    };
+    let is_empty = array[1..end].trim_ascii().is_empty();
+    let comma = if is_empty { "" } else { "," };
+    spliced(array, &[(end..end, &format!("{comma}{element}"))])
+}
+
 /// Returns the object without its member `key`.
 #[must_use]
 pub fn without_member(object: &str, key: &str) -> String {
@@ -138,6 +149,17 @@ mod tests {
             r#"{"a":3,"a":3}"#
         );
         assert_eq!(with_member("[1]", "a", "3"), "[1]");
+    }
+
+    #[test]
+    fn an_element_is_added_at_the_end() {
+        assert_eq!(with_element("[]", "1"), "[1]");
+        assert_eq!(with_element("[ \n]", "1"), "[ \n1]");
+        assert_eq!(
+            with_element(r#"[1.0, {"a":[]} ]"#, "2"),
+            r#"[1.0, {"a":[]} ,2]"#
+        );
+        assert_eq!(with_element("{}", "1"), "{}");
     }
 
     #[test]

@@ -70,6 +70,19 @@ impl Revision {
         self.0.as_str() < Self::V2025_06_18
     }
 
+    /// Returns whether definitions of tools may have `annotations`.
+    #[must_use]
+    pub fn has_annotations(&self) -> bool {
+        self.0.as_str() >= Self::V2025_03_26
+    }
+
+    /// Returns whether tools may have a `title` and an `outputSchema`, and results of calls
+    /// `structuredContent`.
+    #[must_use]
+    pub fn has_structured_results(&self) -> bool {
+        self.0.as_str() >= Self::V2025_06_18
+    }
+
     /// Returns whether a stream may be closed early and polled again (SEP-1699), which starts
     /// every stream with an event that carries an id and no data.
     #[must_use]
@@ -125,6 +138,10 @@ mod tests {
         assert!(Revision::new(Revision::V2025_03_26).allows_batches());
         assert!(!Revision::new(Revision::V2025_06_18).allows_batches());
         assert!(Revision::new(Revision::V2025_11_25).primes_streams());
+        assert!(!Revision::new(Revision::V2024_11_05).has_annotations());
+        assert!(Revision::new(Revision::V2025_03_26).has_annotations());
+        assert!(!Revision::new(Revision::V2025_03_26).has_structured_results());
+        assert!(Revision::new(Revision::V2026_07_28).has_structured_results());
         assert!(!Revision::new("1999-01-01").is_known());
     }
 }

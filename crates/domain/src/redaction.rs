@@ -65,6 +65,44 @@ pub fn redacted(json: &str, max_bytes: usize) -> String {
     text
 }
 
+/// Returns a text of words without its secrets, and at most `max_bytes` long; a longer one is
+/// replaced as a whole. A word is a secret by its form, by a name that speaks of a secret in front
+/// of it (`token=...`, `password: ...`), or as what follows `Bearer` and `Basic`. White space is
+/// kept as it is.
+#[must_use]
+pub fn redacted_text(text: &str, max_bytes: usize) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut is_named = false;
+    for piece in text.split_inclusive(char::is_whitespace) {
+        let word = piece.trim_end();
+        kept.push_str(&redacted_word(word, is_named));
+        kept.push_str(&piece[word.len()..]);
+        if !word.is_empty() {
+            let name = word.strip_suffix([':', '=']);
+            is_named = name.is_some_and(is_secret_name) || matches!(word, "Bearer" | "Basic");
+        }
+    }
+    if kept.len() > max_bytes {
+        return format!("[{} bytes left out]", text.len());
+    }
+    kept
+}
+
+fn redacted_word(word: &str, is_named: bool) -> String {
+    if word.is_empty() {
+        return String::new();
+    }
+    if is_named || is_credential(word) {
+        return REDACTED.into();
+    }
+    match word.split_once(['=', ':']) {
+        Some((name, value)) if !value.is_empty() && is_secret_name(name) => {
+            format!("{}{REDACTED}", &word[..=name.len()])
+        }
+        _ => word.into(),
+    }
+}
+
 fn redact(value: &mut Value) {
     match value {
         Value::String(text) if is_credential(text) => *text = REDACTED.into(),
@@ -123,6 +161,18 @@ mod tests {
                 r#""header":"[redacted]","db":"[redacted]","page":"https://host/a:b@c"}"#
             )
         );
+    }
+
+    #[test]
+    fn secrets_go_from_among_words() {
+        let text = "send\tmail, password: hunter2 token=abc with ghp_0123456789abcdef\n\
+                    Authorization: Bearer abc to postgres://u:pw@host/db  at 10:30 a=b";
+        assert_eq!(
+            redacted_text(text, 1_000),
+            "send\tmail, password: [redacted] token=[redacted] with [redacted]\n\
+             Authorization: [redacted] [redacted] to [redacted]  at 10:30 a=b"
+        );
+        assert_eq!(redacted_text("weather in Bern", 3), "[15 bytes left out]");
     }
 
     #[test]
