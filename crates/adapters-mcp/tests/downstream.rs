@@ -10,7 +10,7 @@ use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
@@ -58,6 +58,8 @@ impl Scene {
             )),
             filter: ListFilter::new(None),
             limits: Limits::default(),
+            search: None,
+            tools: MetaTools::default(),
         });
         let options = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),

@@ -9,7 +9,7 @@ use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
@@ -48,6 +48,8 @@ fn scene(capacity: usize) -> Scene {
         recorder: Arc::new(recorder),
         filter: ListFilter::new(None),
         limits: Limits::default(),
+        search: None,
+        tools: MetaTools::default(),
     });
     let (input, served_input) = tokio::io::duplex(64 << 10);
     let (served_output, output) = tokio::io::duplex(capacity);

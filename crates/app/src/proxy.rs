@@ -14,6 +14,7 @@ mod known_params;
 mod member;
 mod registry;
 mod relay;
+mod search_tool;
 mod session;
 mod shared;
 mod united;
@@ -21,5 +22,6 @@ mod upstream_set;
 
 pub use registry::{Proxy, ProxyParts};
 pub use riglm_domain::naming::Naming;
+pub use search_tool::MetaTools;
 pub use session::ClientSession;
 pub use upstream_set::{Unavailable, Upstream, UpstreamOptions, UpstreamState};

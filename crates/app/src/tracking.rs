@@ -8,5 +8,6 @@ mod watched_journal;
 
 pub(crate) use recorder::micros;
 pub use recorder::{
-    CallDetails, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused, SessionDetails,
+    CallDetails, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused, SearchDetails,
+    SessionDetails,
 };

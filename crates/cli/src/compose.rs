@@ -19,12 +19,13 @@ use riglm_adapters_prediction::{O200kTokenCounter, predictor_from};
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
-use riglm_app::proxy::{Proxy, ProxyParts, Upstream, UpstreamState};
+use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
+use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::id::{Entropy, RunId};
+use riglm_domain::id::{Entropy, RunId, ToolName};
 use riglm_ports::analytics::{Journal, JournalCondition};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
@@ -32,7 +33,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyRing, LoggingConfig, Watch};
+use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
 use reload::Reload;
 use upstreams::Upstreams;
 
@@ -71,6 +72,11 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         recorder: Arc::clone(&recorder),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),
+        search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
+            Arc::new(O200kTokenCounter),
+            Arc::clone(&clock),
+        )))),
+        tools: meta_tools(&config.search),
     }));
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -238,6 +244,14 @@ fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::
     recorder
         .with_token_counter(Arc::new(O200kTokenCounter))
         .context("failed to start counting tokens")
+}
+
+/// Returns the tools of the proxy itself.
+fn meta_tools(search: &SearchConfig) -> MetaTools {
+    let name = ToolName::from(search.tool_name.as_str());
+    MetaTools {
+        search: search.enabled.then_some(name),
+    }
 }
 
 fn admission_from(listen: &ListenConfig) -> Admission {

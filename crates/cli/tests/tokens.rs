@@ -38,6 +38,7 @@ async fn recorded(arguments: Option<&str>, result: Option<&str>) -> InvocationSu
         started_at: now,
         sequence: 1,
         source: ToolSource::Shown,
+        context: None,
         request_bytes: 100,
     };
     let id = recorder.call_opened(details).await.expect("it is recorded");

@@ -5,8 +5,10 @@ mod client;
 mod clock;
 mod store;
 mod upstream;
+mod word_counter;
 
 pub use client::RecordingClient;
 pub use clock::ManualClock;
 pub use store::MemoryStore;
 pub use upstream::ScriptedUpstream;
+pub use word_counter::WordCounter;

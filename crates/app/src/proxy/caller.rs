@@ -13,6 +13,7 @@ use riglm_domain::protocol::{Revision, Transport};
 use tokio::sync::OnceCell;
 
 use super::client_description::ClientDescription;
+use super::search_tool::SessionSearch;
 use crate::tracking::{Recorder, SessionDetails};
 
 /// The client of one session.
@@ -20,6 +21,8 @@ use crate::tracking::{Recorder, SessionDetails};
 pub(super) struct Caller {
     pub(super) transport: Transport,
     pub(super) principal: Principal,
+    /// What it searched for, and could call.
+    pub(super) search: SessionSearch,
     started_at: Timestamp,
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
@@ -56,6 +59,7 @@ impl Caller {
         Self {
             transport,
             principal,
+            search: SessionSearch::default(),
             started_at,
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),

@@ -14,12 +14,14 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
 
 use super::relay::list_memory::ListMemory;
+use super::search_tool::{MetaTools, SearchTool};
 use super::session::ClientSession;
 use super::shared::{Shared, stopping};
 use super::united::directory::Directories;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use crate::filtering::ListFilter;
 use crate::limits::Limits;
+use crate::search::ToolSearch;
 use crate::tracking::Recorder;
 
 /// How often deadlines and idle sessions are looked at.
@@ -41,6 +43,10 @@ pub struct ProxyParts {
     pub filter: ListFilter,
     /// The limits that hold.
     pub limits: Limits,
+    /// Finds tools for clients, where they may search.
+    pub search: Option<Arc<ToolSearch>>,
+    /// The tools of the proxy itself. They are listed where lists may be made shorter.
+    pub tools: MetaTools,
 }
 
 /// The proxy in front of its upstreams.
@@ -55,6 +61,7 @@ impl Proxy {
     /// Returns a proxy made of these parts.
     #[must_use]
     pub fn new(parts: ProxyParts) -> Self {
+        let search_tool = search_tool(&parts);
         let shared = Shared {
             upstreams: ArcSwap::from_pointee(UpstreamSet::new(
                 parts.upstreams,
@@ -64,6 +71,7 @@ impl Proxy {
             recorder: parts.recorder,
             filter: parts.filter,
             limits: parts.limits,
+            search_tool,
             lists: ListMemory::default(),
             directories: Directories::default(),
             n_in_flight: AtomicUsize::new(0),
@@ -233,4 +241,12 @@ impl Proxy {
         }))
         .await;
     }
+}
+
+/// Returns the tool for searching, if there is to be one: where lists pass whole there is nothing
+/// that they leave out.
+fn search_tool(parts: &ProxyParts) -> Option<Arc<SearchTool>> {
+    let service = parts.search.clone().filter(|_| parts.filter.is_active())?;
+    let name = parts.tools.search.clone()?;
+    Some(Arc::new(SearchTool::new(service, name)))
 }

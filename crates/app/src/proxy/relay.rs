@@ -1,16 +1,19 @@
 //! The way of one client to one upstream.
 
+mod calls;
 pub(super) mod completion;
 pub(super) mod connection;
 mod from_client;
 mod from_upstream;
 pub(super) mod list_memory;
 mod list_tools;
+mod offered;
 pub(super) mod params;
 pub(super) mod pending;
 mod reconnect;
 mod recorded_names;
 mod rounds;
+mod search;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +30,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
+use self::offered::Listed;
 use self::pending::{Pending, PendingTable};
 use self::rounds::Rounds;
 use super::caller::Caller;
@@ -69,6 +73,8 @@ pub(super) struct State {
     pub(super) rounds: Rounds,
     /// The result by which the upstream answered the handshake.
     pub(super) hello: Option<Arc<str>>,
+    /// What is known of the upstream's list, where it can be searched.
+    pub(super) listed: Listed,
 }
 
 impl Relay {
@@ -104,6 +110,11 @@ impl Relay {
     /// Says whether lists pass whole, for somebody else to leave out what is not to be shown.
     pub(super) fn show_all(&self, shows_all: bool) {
         self.shows_all.store(shows_all, Ordering::Release);
+    }
+
+    /// Returns whether the upstream is presented as a part of several.
+    fn is_united(&self) -> bool {
+        self.shows_all.load(Ordering::Acquire)
     }
 
     /// Returns whether the upstream waits for an answer to a request of its own with this id.

@@ -7,6 +7,7 @@ use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::relay::list_memory::ListMemory;
+use super::search_tool::SearchTool;
 use super::united::directory::Directories;
 use super::upstream_set::UpstreamSet;
 use crate::filtering::ListFilter;
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) recorder: std::sync::Arc<Recorder>,
     pub(crate) filter: ListFilter,
     pub(crate) limits: Limits,
+    /// The tool for searching, where there is one.
+    pub(super) search_tool: Option<std::sync::Arc<SearchTool>>,
     pub(super) lists: ListMemory,
     pub(super) directories: Directories,
     /// Requests in flight in all sessions.

@@ -14,12 +14,13 @@ pub(super) mod directory;
 mod for_all;
 mod from_client;
 mod from_member;
-mod hello;
+pub(super) mod hello;
 mod list;
 pub(super) mod list_kind;
 mod listen;
 mod route;
-mod template;
+mod search;
+pub(super) mod template;
 pub(super) mod waiting;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};

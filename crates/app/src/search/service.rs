@@ -80,6 +80,20 @@ pub struct SearchParts {
     pub rules: SearchRules,
 }
 
+impl SearchParts {
+    /// Returns the parts of a search by words alone, which remembers nothing.
+    #[must_use]
+    pub fn words_only(counter: Arc<dyn TokenCounter>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            encoders: Vec::new(),
+            stores: None,
+            counter,
+            clock,
+            rules: SearchRules::default(),
+        }
+    }
+}
+
 /// An encoder, and whether its vectors are worth keeping.
 #[derive(Clone, Debug)]
 pub struct SearchEncoder {

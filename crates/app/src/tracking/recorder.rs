@@ -1,5 +1,7 @@
 //! Writes what happens to the journal, before the reply that it belongs to leaves.
 
+mod searches;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -8,7 +10,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
 use riglm_domain::exchange::Exchange;
-use riglm_domain::id::{ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName};
+use riglm_domain::id::{
+    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName,
+};
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
@@ -24,6 +28,8 @@ use super::counting_budget::CountingBudget;
 use super::entropy::EntropySource;
 use super::token_meter::{Text, TokenMeter};
 use super::watched_journal::WatchedJournal;
+
+pub use searches::SearchDetails;
 
 /// The longest arguments or result that is stored when storing them is switched on, in bytes.
 const MAX_STORED_BYTES: usize = 64 << 10;
@@ -94,6 +100,8 @@ pub struct CallDetails<'a> {
     pub continues: Option<InvocationId>,
     /// How the client came to know the tool.
     pub source: ToolSource,
+    /// What the client was known to be doing.
+    pub context: Option<ContextId>,
     /// Size of the request message in bytes.
     pub request_bytes: usize,
 }
@@ -244,7 +252,7 @@ impl Recorder {
             continues: details.continues,
             work_session: None,
             list_epoch: None,
-            context: None,
+            context: details.context,
         };
         if !self.append(&Record::CallOpened(invocation)).await && is_required {
             return Err(RecordingRefused);

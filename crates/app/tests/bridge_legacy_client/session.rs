@@ -8,7 +8,7 @@ use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::RunId;
@@ -47,6 +47,8 @@ impl Sitting {
             recorder: Arc::new(recorder),
             filter: ListFilter::new(None),
             limits: Limits::default(),
+            search: None,
+            tools: MetaTools::default(),
         });
         let client = Arc::new(RecordingClient::default());
         let session = proxy

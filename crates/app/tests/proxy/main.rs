@@ -9,4 +9,5 @@ mod recording;
 mod requests;
 mod rounds;
 mod scene;
+mod search;
 mod sessions;

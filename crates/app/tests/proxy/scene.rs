@@ -7,17 +7,18 @@ use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::id::{RunId, ToolName, UpstreamName};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::clock::Clock;
-use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
+use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
 use riglm_ports::predictor::Predictor;
 use riglm_ports::upstream::UpstreamConnector;
 
@@ -45,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) max_connections: usize,
     /// Whether the eras of the client and of the upstream are bridged.
     pub(crate) is_bridged: bool,
+    /// The name of the tool for searching.
+    pub(crate) search: Option<&'static str>,
 }
 
 impl Setup {
@@ -70,6 +73,13 @@ impl Setup {
             recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
             filter: ListFilter::new(self.predictor),
             limits: self.limits,
+            search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
+                Arc::new(WordCounter),
+                Arc::new(SystemClock),
+            )))),
+            tools: MetaTools {
+                search: self.search.map(ToolName::from),
+            },
         });
         let client = Arc::new(RecordingClient::default());
         let session = proxy

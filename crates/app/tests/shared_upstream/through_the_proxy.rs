@@ -7,7 +7,7 @@ use bytes::Bytes;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts};
+use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts};
 use riglm_app::proxy::{Unavailable, Upstream, UpstreamOptions};
 use riglm_app::shared_upstream::SharedConnector;
 use riglm_app::tracking::{Recorder, RecorderOptions};
@@ -47,6 +47,8 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
         recorder: Arc::new(recorder),
         filter: ListFilter::new(None),
         limits: Limits::default(),
+        search: None,
+        tools: MetaTools::default(),
     })
 }
 

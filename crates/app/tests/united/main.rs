@@ -10,4 +10,5 @@ mod lists;
 mod modern;
 mod requests;
 mod scene;
+mod search;
 mod slow;

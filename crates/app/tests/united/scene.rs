@@ -6,16 +6,19 @@ use std::time::Duration;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Unavailable, Upstream};
+use riglm_app::proxy::{
+    ClientSession, MetaTools, Naming, Proxy, ProxyParts, Unavailable, Upstream,
+};
+use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
-use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::id::{RunId, ToolName, UpstreamName};
 use riglm_domain::message::Message;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_ports::clock::Clock;
 use riglm_ports::downstream::Route;
-use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream};
+use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
 use serde_json::{Value, json};
 
 /// The longest that anything in these tests may take.
@@ -34,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) unavailable: Unavailable,
     pub(crate) limits: Limits,
     pub(crate) filter: ListFilter,
+    /// The name of the tool for searching.
+    pub(crate) search: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -46,6 +51,7 @@ impl Default for Setup {
                 ..Limits::default()
             },
             filter: ListFilter::default(),
+            search: None,
         }
     }
 }
@@ -87,6 +93,13 @@ impl Setup {
             )),
             filter: self.filter,
             limits: self.limits,
+            search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
+                Arc::new(WordCounter),
+                Arc::new(SystemClock),
+            )))),
+            tools: MetaTools {
+                search: self.search.map(ToolName::from),
+            },
         });
         let client = Arc::new(RecordingClient::default());
         let session = proxy

@@ -161,6 +161,7 @@ fn checked(
         storage: sections.storage,
         recording: sections.recording,
         filtering: sections.filtering,
+        search: sections.search,
         limits: sections.limits,
         logging: sections.logging,
     })

@@ -13,7 +13,9 @@ use riglm_domain::id::UpstreamName;
 use serde::Deserialize;
 use validator::Validate;
 
-use super::{AuthConfig, ConfigError, KeyRing, ListenConfig, LoggingConfig, Upstream};
+use super::{
+    AuthConfig, ConfigError, KeyRing, ListenConfig, LoggingConfig, SearchConfig, Upstream,
+};
 
 /// The sections as they are read.
 #[derive(Clone, Debug, Default, Deserialize, Validate)]
@@ -37,6 +39,8 @@ pub(super) struct Sections {
     pub(super) recording: RecordingConfig,
     #[validate(nested)]
     pub(super) filtering: FilteringConfig,
+    #[validate(nested)]
+    pub(super) search: SearchConfig,
     #[validate(nested)]
     pub(super) limits: Limits,
     #[validate(nested)]
@@ -76,6 +80,8 @@ pub struct Config {
     pub recording: RecordingConfig,
     /// Section `filtering`.
     pub filtering: FilteringConfig,
+    /// Section `search`.
+    pub search: SearchConfig,
     /// Section `limits`.
     pub limits: Limits,
     /// Section `logging`.
@@ -108,6 +114,7 @@ impl Config {
             ("storage", self.storage == other.storage),
             ("recording", self.recording == other.recording),
             ("filtering", self.filtering == other.filtering),
+            ("search", self.search == other.search),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),
         ]

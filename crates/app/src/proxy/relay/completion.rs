@@ -46,6 +46,9 @@ impl Relay {
                 recorder
                     .call_closed(row.id, outcome, duration, response)
                     .await;
+                if let Some(lesson) = row.lesson {
+                    self.teach(*lesson, outcome).await;
+                }
             }
             Purpose::Exchange { method, target } => {
                 let exchange = Exchange {
@@ -61,9 +64,11 @@ impl Relay {
                 };
                 recorder.exchanged(exchange).await;
             }
+            Purpose::Here(searching) => searching.cancel(),
             Purpose::Call(None)
             | Purpose::Initialize
             | Purpose::ListTools
+            | Purpose::Discover
             | Purpose::Listen
             | Purpose::Other
             | Purpose::Own(_) => {}
@@ -107,18 +112,20 @@ impl Relay {
             "the upstream did not answer within the deadline",
         );
         for (id, pending) in expired {
-            let is_cancellable =
-                pending.is_counted() && !matches!(pending.purpose, Purpose::Initialize);
+            let is_cancellable = pending.is_counted()
+                && pending.is_for_upstream()
+                && !matches!(pending.purpose, Purpose::Initialize);
             self.fail(&id, pending, Outcome::Timeout, &error).await;
             if is_cancellable {
-                self.cancel_upstream(&id).await;
+                self.cancel_upstream(&id, "deadline exceeded").await;
             }
         }
     }
 
-    async fn cancel_upstream(&self, id: &RequestId) {
+    /// Tells the upstream that nobody waits for an answer.
+    pub(super) async fn cancel_upstream(&self, id: &RequestId, why: &'static str) {
         let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"deadline exceeded"}}}}"#,
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"{why}"}}}}"#,
             id.to_json()
         );
         let Some(live) = self.connection.current() else {
@@ -128,7 +135,7 @@ impl Relay {
             return;
         };
         if let Err(error) = live.link.send(message).await {
-            tracing::debug!("the upstream could not be told of a deadline: {error}");
+            tracing::debug!("the upstream could not be told that nobody waits: {error}");
         }
     }
 }

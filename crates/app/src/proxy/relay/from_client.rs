@@ -5,28 +5,41 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use riglm_domain::exchange::Exchange;
-use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{Outcome, ToolSource};
+use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
+use tokio_util::sync::CancellationToken;
 
 use super::Relay;
 use super::completion::{Ending, Response};
 use super::params::{IdMember, RequestParams, id_member};
-use super::pending::{CallRow, Pending, Purpose};
-use super::recorded_names::{recorded_target, recorded_tool, without_secrets};
-use super::rounds::LogicalCall;
+use super::pending::{Pending, Purpose};
+use super::recorded_names::{recorded_target, without_secrets};
+use super::search::{Search, alone};
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::shared::stopping;
-use crate::tracking::CallDetails;
 
 /// What is played back for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// The generation of a request that was not handed to any connection yet.
 const UNSENT: u64 = u64::MAX;
+
+/// What becomes of a request that was noted as in flight.
+enum Opened {
+    /// It is forwarded, with these headers where the client did not say.
+    ToSend(Option<Vec<ParamHeader>>),
+    /// It is answered here.
+    Here(RequestId, UpstreamExchange),
+}
+
+/// A request that the client took back.
+struct Cancelled {
+    id: RequestId,
+    is_for_upstream: bool,
+}
 
 impl Relay {
     /// Takes a message of the client: opens the rows that it needs and forwards its bytes.
@@ -52,10 +65,12 @@ impl Relay {
         }
         let mut cancelled = None;
         let mut param_headers = None;
+        let mut here = Vec::new();
         for envelope in message.envelopes() {
             match envelope.kind() {
                 Kind::Request => match self.open(&message, envelope).await {
-                    Ok(derived) => param_headers = derived,
+                    Ok(Opened::ToSend(derived)) => param_headers = derived,
+                    Ok(Opened::Here(id, search)) => here.push((id, search)),
                     Err(error) => {
                         self.refuse_opened(&message, envelope, &error).await;
                         return Ok(None);
@@ -72,9 +87,13 @@ impl Relay {
         if let Some(headers) = param_headers {
             message = message.with_param_headers(headers);
         }
-        let forwarded = self.forward(message).await;
-        if let Some(id) = cancelled {
-            self.client.finish(&id).await;
+        let forwarded = match &cancelled {
+            Some(cancelled) if !cancelled.is_for_upstream && !message.is_batch() => Ok(None),
+            _ if !here.is_empty() => self.forward_rest(&message, here).await,
+            _ => self.forward(message).await,
+        };
+        if let Some(cancelled) = cancelled {
+            self.client.finish(&cancelled.id).await;
         }
         forwarded
     }
@@ -102,15 +121,14 @@ impl Relay {
         Ok(())
     }
 
-    /// Notes a request as in flight and opens its row. Returns the headers that it has to be sent
-    /// with where the client did not say.
+    /// Notes a request as in flight and opens its row.
     async fn open(
-        &self,
+        self: &Arc<Self>,
         message: &Message,
         envelope: &Envelope,
-    ) -> Result<Option<Vec<ParamHeader>>, RpcError> {
+    ) -> Result<Opened, RpcError> {
         let Some((method, id)) = envelope.as_request() else {
-            return Ok(None);
+            return Ok(Opened::ToSend(None));
         };
         let params = RequestParams::read(message.params(envelope));
         let meta = params.protocol_meta();
@@ -119,21 +137,18 @@ impl Relay {
             self.caller.presented(meta);
         }
         let started_at = self.shared.recorder.now();
-        let purpose = match method {
-            "initialize" => Purpose::Initialize,
-            "tools/call" => Purpose::Call(None),
-            "tools/list" => Purpose::ListTools,
-            "subscriptions/listen" => Purpose::Listen,
-            method if Exchange::METHODS.contains(&method) => Purpose::Exchange {
-                method: method.into(),
-                target: params
-                    .uri()
-                    .map(|uri| without_secrets(&uri))
-                    .or_else(|| params.name().map(|name| recorded_target(&name))),
-            },
-            _ => Purpose::Other,
+        let is_call = method == "tools/call";
+        let search_tool = is_call.then(|| self.searched(&params)).flatten();
+        let searching = search_tool.map(|tool| (tool, CancellationToken::new()));
+        if searching.is_some()
+            && let Some(meta) = &meta
+        {
+            meta.check_spoken()?;
+        }
+        let purpose = match &searching {
+            Some((_, cancel)) => Purpose::Here(cancel.clone()),
+            None => self.purpose(method, &params),
         };
-        let is_call = matches!(purpose, Purpose::Call(_));
         let now = Instant::now();
         let pending = Pending {
             purpose,
@@ -149,6 +164,18 @@ impl Relay {
             order: 0,
         };
         self.reserve(id, pending)?;
+        if let Some((tool, cancel)) = searching {
+            let search = Search {
+                id: id.clone(),
+                message: alone(message, envelope).unwrap_or_else(|| message.clone()),
+                is_modern: meta.is_some(),
+                received: now,
+                received_at: started_at,
+                cancel,
+            };
+            let exchange = self.answer_search(tool, search);
+            return Ok(Opened::Here(id.clone(), exchange));
+        }
         match method {
             "initialize" => {
                 let (client, requested) =
@@ -170,6 +197,7 @@ impl Relay {
                 .headers_of(message, params.name().as_deref(), params.arguments())
                 .map_err(|text| RpcError::new(RpcErrorCode::HeaderMismatch, text))?;
             let row = self.open_call(message, &params, started_at).await?;
+            let row_id = row.id;
             let is_waiting = match self.state().pending.get_mut(id) {
                 Some(pending) if pending.is_counted() => {
                     pending.purpose = Purpose::Call(Some(row));
@@ -182,11 +210,30 @@ impl Relay {
                 let duration = now.elapsed();
                 let recorder = &self.shared.recorder;
                 recorder
-                    .call_closed(row.id, Outcome::Cancelled, duration, (0, None))
+                    .call_closed(row_id, Outcome::Cancelled, duration, (0, None))
                     .await;
             }
         }
-        Ok(param_headers)
+        Ok(Opened::ToSend(param_headers))
+    }
+
+    /// Returns what must happen when the answer to a request comes.
+    fn purpose(&self, method: &str, params: &RequestParams<'_>) -> Purpose {
+        match method {
+            "initialize" => Purpose::Initialize,
+            "server/discover" if self.shared.search_tool.is_some() => Purpose::Discover,
+            "tools/call" => Purpose::Call(None),
+            "tools/list" => Purpose::ListTools,
+            "subscriptions/listen" => Purpose::Listen,
+            method if Exchange::METHODS.contains(&method) => Purpose::Exchange {
+                method: method.into(),
+                target: params
+                    .uri()
+                    .map(|uri| without_secrets(&uri))
+                    .or_else(|| params.name().map(|name| recorded_target(&name))),
+            },
+            _ => Purpose::Other,
+        }
     }
 
     /// Takes a place in the table of requests in flight.
@@ -215,48 +262,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Opens the row of a tool call.
-    async fn open_call(
-        &self,
-        message: &Message,
-        params: &RequestParams<'_>,
-        started_at: jiff::Timestamp,
-    ) -> Result<CallRow, RpcError> {
-        let session = self.row().await;
-        let name = params.name().unwrap_or_default();
-        let tool = ToolName::from(name.as_ref());
-        let is_hidden = self.state().hidden.contains(&tool);
-        let continued = self.continued(params);
-        let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
-        let details = CallDetails {
-            session,
-            principal: &self.caller.principal,
-            upstream: self.upstream(),
-            tool: recorded_tool(tool),
-            arguments: params.arguments(),
-            started_at,
-            sequence,
-            continues: continued.map(|call| call.first),
-            source: if is_hidden {
-                ToolSource::Hidden
-            } else {
-                ToolSource::Shown
-            },
-            request_bytes: message.raw().len(),
-        };
-        let opened = self.shared.recorder.call_opened(details).await;
-        let id = opened.map_err(|refused| {
-            RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())
-        })?;
-        let first = continued.map_or(id, |call| call.first);
-        Ok(CallRow {
-            id,
-            call: LogicalCall { first, sequence },
-        })
-    }
-
     /// Takes note of a notification. Returns the request that it cancels.
-    async fn note(self: &Arc<Self>, message: &Message, envelope: &Envelope) -> Option<RequestId> {
+    async fn note(self: &Arc<Self>, message: &Message, envelope: &Envelope) -> Option<Cancelled> {
         match envelope.method()? {
             "notifications/initialized" => {
                 let own = || Message::from_text(INITIALIZED.into()).ok();
@@ -268,34 +275,37 @@ impl Relay {
             }
             "notifications/cancelled" => {
                 let id = id_member(message.params(envelope), IdMember::RequestId)?;
-                self.cancel(&id).await.then_some(id)
+                self.cancel(id).await
             }
             _ => None,
         }
     }
 
     /// Closes the row of a request that the client no longer wants. It stays in the table, so
-    /// that a late answer is known. Returns whether there was such a request.
-    async fn cancel(self: &Arc<Self>, id: &RequestId) -> bool {
+    /// that a late answer is known. Returns the request, if there was one.
+    async fn cancel(self: &Arc<Self>, id: RequestId) -> Option<Cancelled> {
         let cancelled = {
             let mut state = self.state();
-            let cancelled = state.pending.cancel(id);
+            let cancelled = state.pending.cancel(&id)?;
+            let is_for_upstream = cancelled.is_for_upstream();
             // Many clients share a session without a transport session: what one of them abandons
             // must not take a place of the others. The transport knows a late answer for what it is.
-            if self.caller.is_modern() && self.caller.transport != Transport::Stdio {
-                state.pending.forget_cancelled(id);
+            let is_shared = self.caller.is_modern() && self.caller.transport != Transport::Stdio;
+            if is_shared || !is_for_upstream {
+                state.pending.forget_cancelled(&id);
             }
             cancelled
         };
-        let Some(cancelled) = cancelled else {
-            return false;
-        };
+        let is_for_upstream = cancelled.is_for_upstream();
         let mut ending = Ending::of_cancelled(self, cancelled);
         if let Some(pending) = ending.take() {
             self.complete(pending, Outcome::Cancelled, Response::None)
                 .await;
         }
-        true
+        Some(Cancelled {
+            id,
+            is_for_upstream,
+        })
     }
 
     /// Refuses a message as a whole, before anything of it was noted.

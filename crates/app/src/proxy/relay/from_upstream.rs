@@ -14,6 +14,7 @@ use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
 use super::Relay;
 use super::completion::{Ending, Response, upstream_failure};
+use super::offered::is_own;
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
 use super::pending::{Pending, Purpose};
 
@@ -27,6 +28,9 @@ const STANDALONE: [&str; 4] = [
 
 /// The notification that takes a request back.
 const CANCELLED: &str = "notifications/cancelled";
+
+/// The notification that the list of tools is another one.
+const TOOLS_CHANGED: &str = STANDALONE[0];
 
 /// The notification of progress.
 const PROGRESS: &str = "notifications/progress";
@@ -107,6 +111,7 @@ impl Relay {
                             return self.pass_cancellation(message, route, id).await;
                         }
                     }
+                    (_, _, Some(TOOLS_CHANGED)) => self.caller.search.forget_offer(),
                     _ => {}
                 }
                 self.client.deliver(message, route).await;
@@ -141,6 +146,9 @@ impl Relay {
         related: Option<RequestId>,
     ) {
         let Some((id, pending)) = self.take_answered(envelope, related.as_ref()) else {
+            if envelope.id().is_some_and(is_own) {
+                return tracing::debug!("an answer that nobody waits for any more is dropped");
+            }
             tracing::debug!("the upstream answered a request that is not in flight");
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
@@ -191,12 +199,25 @@ impl Relay {
                 message
             }
             Purpose::ListTools => match result {
-                Some(result) if !pending.is_cancelled => match self.list(result).await {
-                    Some(shorter) => message.with_result(&shorter),
-                    None => message,
-                },
+                Some(result) if !pending.is_cancelled => {
+                    match self.list(result, &pending, envelope.id()).await {
+                        Some(other) => message.with_result(&other),
+                        None => message,
+                    }
+                }
                 _ => message,
             },
+            Purpose::Discover => {
+                if let Some(result) = result {
+                    self.discovered(result);
+                }
+                message
+            }
+            Purpose::Here(searching) => {
+                // An answer to what the upstream was never asked.
+                searching.cancel();
+                message
+            }
             Purpose::Call(_) | Purpose::Exchange { .. } => {
                 let is_call = matches!(pending.purpose, Purpose::Call(_));
                 let outcome = match result {
@@ -239,6 +260,8 @@ impl Relay {
     pub(super) fn greeted(&self, result: &str) {
         let hello = self.entry.catalog.hello(result);
         self.state().hello = Some(hello);
+        // It may be another server by now, with other tools.
+        self.caller.search.forget_offer();
         self.entry.succeeded();
     }
 
@@ -330,7 +353,7 @@ impl Relay {
                 Some(pending)
                     if *error == UpstreamError::SessionExpired
                         && !pending.was_resent
-                        && !matches!(pending.purpose, Purpose::Initialize | Purpose::Own(_)) =>
+                        && !is_of_set_up(id, pending) =>
                 {
                     pending.was_resent = true;
                     let message = pending
@@ -358,6 +381,15 @@ impl Relay {
             self.fail(id, pending, Outcome::Error, &upstream_failure(error))
                 .await;
         }
+    }
+}
+
+/// Returns whether a request sets up the connection that it was made on.
+fn is_of_set_up(id: &RequestId, pending: &Pending) -> bool {
+    match pending.purpose {
+        Purpose::Initialize => true,
+        Purpose::Own(_) => !is_own(id),
+        _ => false,
     }
 }
 

@@ -1,43 +1,72 @@
 //! `tools/list`: what was available is recorded, and the configured choice is applied.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use riglm_domain::edit::{member, with_member};
+use riglm_domain::edit::{member, with_element, with_member};
 use riglm_domain::id::UpstreamName;
+use riglm_domain::message::RequestId;
 use riglm_domain::prediction::SelectionContext;
+use riglm_domain::scan::unescaped;
 use riglm_domain::tool::{ToolListing, ToolPage};
 
 use super::Relay;
 use super::list_memory::SeenPage;
+use super::pending::Pending;
 
 /// Who may keep a result (revision 2026-07-28).
 const CACHE_SCOPE: &str = "cacheScope";
 
 impl Relay {
-    /// Records the tools of a `tools/list` result. Returns the result to show in its place, or
-    /// `None` when it is shown as it is.
-    pub(super) async fn list(&self, result: &str) -> Option<String> {
-        let upstream = self.upstream();
-        let seen = match self.shared.lists.find(upstream, result) {
-            Some(seen) => {
-                // It may have been seen before the upstream was configured anew, or between other
-                // pages with the same tools.
-                self.entry.params.learn(&seen.page, result);
-                seen
-            }
-            None => self.see(upstream, result).await?,
-        };
+    /// Records the tools of a `tools/list` result, the answer to `asked` with this id. Returns the
+    /// result to show in its place, or `None` when it is shown as it is.
+    pub(super) async fn list(
+        &self,
+        result: &str,
+        asked: &Pending,
+        id: Option<&RequestId>,
+    ) -> Option<String> {
+        let seen = self.seen(result).await?;
         let row = self.row().await;
         self.shared.recorder.tools_listed(row, &seen.listing).await;
+        let hidden = self.hidden_of(&seen);
+        if self.is_united() {
+            return None;
+        }
+        let shorter = (!hidden.is_empty()).then(|| private(&seen.page.without(result, &hidden)));
+        let Some(tool) = &self.shared.search_tool else {
+            return shorter;
+        };
+        let cursor = cursor(asked, id);
+        if !self.turned(tool, &seen, cursor.as_deref()) {
+            return shorter;
+        }
+        let definition = tool.definition(self.caller.revision().as_ref());
+        Some(with_tool(shorter.as_deref().unwrap_or(result), definition))
+    }
+
+    /// Returns the page that a result is, and records it if it was not seen before; `None` if it
+    /// cannot be read.
+    pub(super) async fn seen(&self, result: &str) -> Option<Arc<SeenPage>> {
+        let upstream = self.upstream();
+        if let Some(seen) = self.shared.lists.find(upstream, result) {
+            // It may have been seen before the upstream was configured anew, or between other
+            // pages with the same tools.
+            self.entry.params.learn(&seen.page, result);
+            return Some(seen);
+        }
+        self.see(upstream, result).await
+    }
+
+    /// Returns the positions of the tools of a page that are not to be shown, and notes them.
+    pub(super) fn hidden_of(&self, seen: &SeenPage) -> Vec<usize> {
         let context = SelectionContext {
             principal: &self.caller.principal,
-            upstream,
+            upstream: self.upstream(),
         };
         let hidden = self.shared.filter.hidden(&context, &seen.names);
         let mut state = self.state();
         if hidden.is_empty() && state.hidden.is_empty() {
-            return None;
+            return hidden;
         }
         for (position, name) in seen.names.iter().enumerate() {
             if hidden.contains(&position) {
@@ -46,10 +75,7 @@ impl Relay {
                 state.hidden.remove(name);
             }
         }
-        if hidden.is_empty() || self.shows_all.load(Ordering::Acquire) {
-            return None;
-        }
-        Some(private(&seen.page.without(result, &hidden)))
+        hidden
     }
 
     /// Splits and records a page that was not seen before.
@@ -83,4 +109,19 @@ fn private(result: &str) -> String {
         return result.to_owned();
     }
     with_member(result, CACHE_SCOPE, r#""private""#)
+}
+
+/// Returns a list with one more tool at its end.
+fn with_tool(result: &str, definition: &str) -> String {
+    let tools = member(result, "tools").unwrap_or("[]");
+    with_member(result, "tools", &with_element(tools, definition))
+}
+
+/// Returns the cursor of a request for a list.
+fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
+    let message = asked.message.as_ref()?;
+    let mut parts = message.envelopes().iter();
+    let part = parts.find(|part| message.single().is_some() || part.id() == id)?;
+    let cursor = member(message.params(part)?, "cursor").and_then(unescaped)?;
+    Some(cursor.into_owned())
 }

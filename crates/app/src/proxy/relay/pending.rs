@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::id::InvocationId;
+use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::tool::ToolRef;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::rounds::LogicalCall;
 
@@ -19,6 +21,8 @@ pub(crate) enum Purpose {
     Call(Option<CallRow>),
     /// A list of tools.
     ListTools,
+    /// `server/discover`, whose answer is remembered.
+    Discover,
     /// A stream of notifications, open until somebody ends it.
     Listen,
     /// A request that gets one row at its end.
@@ -28,6 +32,8 @@ pub(crate) enum Purpose {
         /// What it names.
         target: Option<String>,
     },
+    /// A call that the proxy itself answers, until this is cancelled.
+    Here(CancellationToken),
     /// Anything else: the answer only passes.
     Other,
     /// A request of the proxy itself: the answer goes to the waiting task, not to the client.
@@ -35,12 +41,23 @@ pub(crate) enum Purpose {
 }
 
 /// The row of a call that was opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CallRow {
     /// Identifies the row.
     pub(crate) id: InvocationId,
     /// The logical call that it belongs to.
     pub(crate) call: LogicalCall,
+    /// What the search is told of it at its end, where tools are searched.
+    pub(crate) lesson: Option<Box<Lesson>>,
+}
+
+/// What the search is told of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Lesson {
+    /// The tool.
+    pub(crate) tool: ToolRef,
+    /// What the client was known to be doing.
+    pub(crate) context: Option<ContextId>,
 }
 
 /// A request that was forwarded and is not answered yet.
@@ -86,6 +103,11 @@ impl Pending {
     /// Returns whether it lasts until somebody ends it.
     pub(crate) fn is_listening(&self) -> bool {
         matches!(self.purpose, Purpose::Listen)
+    }
+
+    /// Returns whether the upstream has it, or is to have it: otherwise it knows nothing of it.
+    pub(crate) fn is_for_upstream(&self) -> bool {
+        !matches!(self.purpose, Purpose::Here(_))
     }
 
     /// Returns a request of the proxy's own; its answer goes to `waiting`.
@@ -304,15 +326,14 @@ impl PendingTable {
 
     /// Returns the request of the client that was made last and is not cancelled.
     pub(crate) fn newest(&self) -> Option<RequestId> {
-        self.wanted()
-            .filter(|(_, pending)| !pending.is_listening())
+        self.routable()
             .max_by_key(|(_, pending)| pending.order)
             .map(|(id, _)| id.clone())
     }
 
     /// Returns the only request of the client in flight, if there is just one.
     pub(crate) fn only(&self) -> Option<RequestId> {
-        let mut wanted = self.wanted().filter(|(_, pending)| !pending.is_listening());
+        let mut wanted = self.routable();
         match (wanted.next(), wanted.next()) {
             (Some((id, _)), None) => Some(id.clone()),
             _ => None,
@@ -349,6 +370,12 @@ impl PendingTable {
     /// Forgets the requests of a server whose connection is gone.
     pub(crate) fn forget_server(&mut self) {
         self.from_server.clear();
+    }
+
+    /// Returns the requests that something which the server says may be about.
+    fn routable(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {
+        self.wanted()
+            .filter(|(_, pending)| !pending.is_listening() && pending.is_for_upstream())
     }
 
     fn wanted(&self) -> impl Iterator<Item = (&RequestId, &Pending)> {

@@ -21,6 +21,9 @@ const LAST_REQUESTS: Duration = Duration::from_secs(10);
 impl ClientSession {
     /// Notes that lists have changed; the client is told a little later, once.
     pub(super) fn changed(self: &Arc<Self>, kind: ChangeKind) {
+        if kind == ChangeKind::Tools {
+            self.caller.search.forget_offer();
+        }
         let is_telling = {
             let mut state = self.united.state();
             state.changed.insert(kind);

@@ -8,12 +8,14 @@ use riglm_domain::edit::{member, with_member, with_meta};
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::naming::{Naming, shown};
 use riglm_domain::scan::unescaped;
+use riglm_domain::tool::ToolRef;
 use riglm_domain::uri_template;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::catalog::MemberList;
 use super::list_kind::ListKind;
+use crate::search::OfferedTool;
 
 /// How many united lists are kept.
 const MAX_LISTS: usize = 32;
@@ -45,10 +47,20 @@ pub(in crate::proxy) struct Owner {
 pub(in crate::proxy) struct UnitedList {
     kind: ListKind,
     version: String,
-    entries: Vec<Box<str>>,
+    entries: Vec<ListEntry>,
+    /// The positions of those that are shown.
+    shown: Vec<usize>,
     /// By the name or URI under which an entry is shown, hidden ones too.
-    owners: HashMap<Box<str>, Owner>,
+    owners: HashMap<Arc<str>, Owner>,
     n_bytes: usize,
+}
+
+/// An entry under the name that it is shown by.
+#[derive(Debug)]
+struct ListEntry {
+    name: Arc<str>,
+    text: Arc<str>,
+    is_hidden: bool,
 }
 
 impl UnitedList {
@@ -57,6 +69,7 @@ impl UnitedList {
             kind,
             version,
             entries: Vec::new(),
+            shown: Vec::new(),
             owners: HashMap::new(),
             n_bytes: 0,
         };
@@ -84,13 +97,19 @@ impl UnitedList {
                 if list.owners.contains_key(name.as_str()) {
                     continue;
                 }
+                let text = entry_text(kind, &entry.text, &entry.key, &name, part);
+                list.n_bytes += text.len();
                 let is_hidden = part.hidden.contains(&ToolName::from(&*entry.key));
                 if !is_hidden {
-                    let text = entry_text(kind, &entry.text, &entry.key, &name, part);
-                    list.n_bytes += text.len();
-                    list.entries.push(text);
+                    list.shown.push(list.entries.len());
                 }
-                list.owners.insert(name.into(), owner);
+                let name: Arc<str> = name.into();
+                list.entries.push(ListEntry {
+                    name: Arc::clone(&name),
+                    text,
+                    is_hidden,
+                });
+                list.owners.insert(name, owner);
             }
         }
         list
@@ -103,26 +122,44 @@ impl UnitedList {
 
     /// Returns how many entries are shown.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.shown.len()
     }
 
-    /// Returns how many bytes the entries have.
+    /// Returns how many bytes the entries have, hidden ones too.
     pub(super) fn n_bytes(&self) -> usize {
         self.n_bytes
     }
 
     /// Returns the JSON array of the entries from `start` on, at most `n` of them.
     pub(super) fn page(&self, start: usize, n: usize) -> String {
-        let page = self.entries.iter().skip(start).take(n);
+        let page = self.shown.iter().skip(start).take(n);
         let mut text = String::from("[");
         for (position, entry) in page.enumerate() {
             if position > 0 {
                 text.push(',');
             }
-            text.push_str(entry);
+            text.push_str(&self.entries[*entry].text);
         }
         text.push(']');
         text
+    }
+
+    /// Returns the tools of a list of tools, hidden ones too.
+    pub(super) fn offered(&self) -> Vec<OfferedTool> {
+        let entries = self.entries.iter();
+        let offered = entries.filter_map(|entry| {
+            let owner = self.owner(&entry.name)?;
+            Some(OfferedTool {
+                name: (*entry.name).to_owned(),
+                tool: ToolRef {
+                    upstream: owner.upstream.clone(),
+                    tool: ToolName::from(&*owner.own),
+                },
+                definition: Arc::clone(&entry.text),
+                is_hidden: entry.is_hidden,
+            })
+        });
+        offered.collect()
     }
 
     /// Returns whose the entry with this name or URI is.
@@ -175,7 +212,7 @@ fn names(kind: ListKind, naming: Naming, parts: &[Part]) -> Vec<Vec<Option<Strin
 }
 
 /// Returns the text of an entry under the name that it is shown by.
-fn entry_text(kind: ListKind, text: &str, own: &str, name: &str, part: &Part) -> Box<str> {
+fn entry_text(kind: ListKind, text: &str, own: &str, name: &str, part: &Part) -> Arc<str> {
     let renamed = if own == name {
         None
     } else {
@@ -351,5 +388,13 @@ mod tests {
         let list = Directories::default().unite(ListKind::Tools, Naming::Prefix, &parts);
         assert_eq!(list.page(0, 9), r#"[{"name":"a__y"}]"#);
         assert!(list.owner("a__x").is_some());
+        let offered = list.offered();
+        let hidden: Vec<_> = offered.iter().filter(|tool| tool.is_hidden).collect();
+        assert_eq!((offered.len(), hidden.len()), (2, 1));
+        assert_eq!(
+            (&*hidden[0].name, hidden[0].tool.tool.as_str()),
+            ("a__x", "x")
+        );
+        assert_eq!(&*hidden[0].definition, r#"{"name":"a__x"}"#);
     }
 }

@@ -93,6 +93,13 @@ impl ClientSession {
             let job = async move { session.list_page(kind, &message, is_modern).await };
             return self.work(id, job).map(Some);
         }
+        if method == "tools/call"
+            && let Some(tool) = self.searched(&params)
+        {
+            let tool = Arc::clone(tool);
+            let job = async move { session.search(&tool, &message, own, is_modern).await };
+            return self.work(id, job).map(Some);
+        }
         match method {
             "initialize" => {
                 let job = async move { session.initialize(&message).await };

@@ -155,7 +155,7 @@ fn server_info() -> Value {
 }
 
 /// Returns whether the answer to a handshake declares a capability of the server.
-pub(super) fn declares(hello: &str, capability: &str) -> bool {
+pub(in crate::proxy) fn declares(hello: &str, capability: &str) -> bool {
     let capabilities = edit::member(hello, "capabilities");
     capabilities.is_some_and(|all| edit::member(all, capability).is_some())
 }

@@ -19,11 +19,13 @@ use super::directory::{Part, UnitedList};
 use super::from_client::Reply;
 use super::hello::declares;
 use super::list_kind::ListKind;
+use super::search::has_clash;
 use super::template::Template;
 use super::waiting::Fetched;
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_set::Unavailable;
+use crate::search::Offer;
 
 /// How long an upstream is waited for that could not be reached the last time. Somebody looks
 /// whether it is back.
@@ -35,6 +37,8 @@ const MAX_PAGES: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Gathered {
     pub(super) list: Arc<UnitedList>,
+    /// What the list offers to a search, where there is one.
+    pub(super) offer: Option<Arc<Offer>>,
     ttl_ms: u64,
     is_public: bool,
 }
@@ -75,8 +79,17 @@ impl ClientSession {
         };
         let n = self.shared.limits.list_page_entries;
         let list = &gathered.list;
-        let mut result = edit::with_member("{}", kind.member(), &list.page(start, n));
-        if start + n < list.len() {
+        let is_last = start + n >= list.len();
+        let mut page = list.page(start, n);
+        if kind == ListKind::Tools
+            && is_last
+            && let Some(tool) = &self.shared.search_tool
+            && !has_clash(tool, list)
+        {
+            page = edit::with_element(&page, tool.definition(self.caller.revision().as_ref()));
+        }
+        let mut result = edit::with_member("{}", kind.member(), &page);
+        if !is_last {
             let next = format!(r#""{}.{}""#, list.version(), start + n);
             result = edit::with_member(&result, "nextCursor", &next);
         }
@@ -121,6 +134,7 @@ impl ClientSession {
         let gathered = match seen {
             Some(list) => Gathered {
                 list,
+                offer: None,
                 ttl_ms: 0,
                 is_public: false,
             },
@@ -147,6 +161,7 @@ impl ClientSession {
         is_modern: bool,
     ) -> Result<Gathered, RpcError> {
         let members = self.members();
+        let epoch = self.caller.search.epoch();
         let template = Template::new(kind, message, is_modern);
         let asked = members.iter().map(|member| self.listed(member, &template));
         let answers = join_all(asked).await;
@@ -154,6 +169,7 @@ impl ClientSession {
         let mut ttl_ms = Some(u64::MAX);
         let mut is_public = !self.shared.filter.is_active();
         let mut n_failed = 0;
+        let mut n_late = 0;
         let mut reasons = String::new();
         for (member, answer) in members.iter().zip(answers) {
             let (list, unavailable) = match answer {
@@ -179,6 +195,7 @@ impl ClientSession {
                 }
                 Listed::Late => {
                     ttl_ms = None;
+                    n_late += 1;
                     is_public = false;
                     (Arc::default(), None)
                 }
@@ -207,8 +224,14 @@ impl ClientSession {
             .unite(kind, self.shared.naming, &parts);
         let page_entries = self.shared.limits.list_page_entries;
         self.united.state().note_list(kind, &list, page_entries);
+        let search_tool = self.shared.search_tool.as_ref();
+        let offer = search_tool.filter(|_| kind == ListKind::Tools).map(|tool| {
+            let is_complete = n_failed + n_late == 0;
+            self.know(tool, &members, &list, (is_complete, epoch))
+        });
         Ok(Gathered {
             list,
+            offer,
             ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
             is_public: is_public && n_failed == 0 && !members.is_empty(),
         })

@@ -10,7 +10,7 @@ use crate::proxy::session::ClientSession;
 
 /// What the requests for a list have in common.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub(in crate::proxy) struct Template {
     pub(super) kind: ListKind,
     pub(super) is_modern: bool,
     /// The parameters without a cursor.
@@ -20,7 +20,7 @@ pub(super) struct Template {
 impl Template {
     /// Returns the template of requests on behalf of `message`, whose metadata they carry. Progress
     /// of several requests makes no sense under one token.
-    pub(super) fn new(kind: ListKind, message: &Message, is_modern: bool) -> Self {
+    pub(in crate::proxy) fn new(kind: ListKind, message: &Message, is_modern: bool) -> Self {
         let params = message.single().and_then(|part| message.params(part));
         let meta = params.and_then(|params| edit::member(params, "_meta"));
         let params = meta.map_or_else(
@@ -37,7 +37,8 @@ impl Template {
         }
     }
 
-    pub(super) fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
+    /// Returns the request for the page at a cursor, under an id that has to be replaced.
+    pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
         let params = match cursor {
             Some(cursor) => {
                 let cursor = Value::from(cursor).to_string();

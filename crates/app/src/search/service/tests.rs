@@ -5,20 +5,10 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::encoder::{EncoderError, TextRole};
-use riglm_ports::fake::ManualClock;
+use riglm_ports::fake::{ManualClock, WordCounter};
 
 use super::*;
 use crate::search::{OfferedTool, ServerText};
-
-/// A token is a word.
-#[derive(Debug)]
-struct Words;
-
-impl TokenCounter for Words {
-    fn count(&self, text: &str) -> u64 {
-        text.split_whitespace().count() as u64
-    }
-}
 
 /// Knows two meanings, and can be down.
 #[derive(Debug, Default)]
@@ -107,7 +97,7 @@ fn search(encoder: Option<&Arc<TwoMeanings>>) -> ToolSearch {
     ToolSearch::new(SearchParts {
         encoders: encoders.into_iter().collect(),
         stores: None,
-        counter: Arc::new(Words),
+        counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::default()),
         rules: SearchRules::default(),
     })

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{ClientSession, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
@@ -109,6 +109,8 @@ impl Scene {
             )),
             filter: ListFilter::new(None),
             limits: Limits::default(),
+            search: None,
+            tools: MetaTools::default(),
         });
         let key = ClientKey::new(&Principal::local(), None, None);
         let (session, link) = Clients::default().find_or_accept(&proxy, key).unwrap();

@@ -8,7 +8,7 @@ use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 
 use super::*;
-use crate::config::LoggingConfig;
+use crate::config::{LoggingConfig, SearchConfig};
 
 const EXAMPLE: &str = include_str!("../../../../../../config/riglm.example.toml");
 const DOCUMENTATION: &str = include_str!("../../../../../../docs/configuration.md");
@@ -21,6 +21,7 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(config.storage, StorageConfig::default());
     assert_eq!(config.recording, RecordingConfig::default());
     assert_eq!(config.filtering, FilteringConfig::default());
+    assert_eq!(config.search, SearchConfig::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.logging, LoggingConfig::default());
     assert!(config.keys.is_empty());
@@ -208,6 +209,7 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "storage.postgres",
         "recording",
         "filtering",
+        "search",
         "limits",
         "logging",
     ];

@@ -38,6 +38,10 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
             "riglm.toml: filtering: min_tools (30) must not be greater than max_tools (20)",
         ),
         (
+            "[search]\ntool_name = \"find tools\"\n",
+            "riglm.toml: search.tool_name: expected 1 to 64 letters, digits, `_` and `-`",
+        ),
+        (
             "[filtering]\nmin_tools = 0\nmax_tools = 0\n",
             "riglm.toml: filtering.max_tools: expected a number from 1 to 5000",
         ),

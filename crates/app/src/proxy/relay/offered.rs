@@ -1,0 +1,293 @@
+//! What can be searched in front of one upstream: the pages of its list, as the client turns them,
+//! or asked for by the proxy itself when somebody searches before that.
+
+use std::sync::Arc;
+
+use riglm_domain::edit::member;
+use riglm_domain::id::ToolName;
+use riglm_domain::message::{Kind, Message, RequestId};
+use riglm_domain::scan::unescaped;
+use riglm_domain::tool::ToolRef;
+use tokio::sync::oneshot;
+
+use super::Relay;
+use super::list_memory::SeenPage;
+use super::pending::Pending;
+use crate::proxy::search_tool::{SearchTool, server_text};
+use crate::proxy::united::hello::declares;
+use crate::proxy::united::list_kind::ListKind;
+use crate::proxy::united::template::Template;
+use crate::search::{Offer, OfferedTool};
+
+/// What the ids begin with of requests that the proxy makes for searches.
+const OWN_IDS: &str = "riglm:search:";
+/// The generation of a request that was not handed to any connection yet.
+const UNSENT: u64 = u64::MAX;
+/// The most pages of one list.
+const MAX_PAGES: usize = 1_000;
+/// The most tools of one list.
+const MAX_TOOLS: usize = 5_000;
+/// The most bytes of its pages.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What is known of the list of an upstream.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct Listed {
+    /// The pages so far of the list that the client is paging through.
+    pages: Vec<Arc<SeenPage>>,
+    /// The cursor of the page that follows them.
+    next: Option<String>,
+    /// The upstream itself has a tool of the name under which the proxy would list its own.
+    is_name_taken: bool,
+    /// The result by which the upstream answered `server/discover`.
+    discovered: Option<Arc<str>>,
+    n_asked: u64,
+}
+
+/// Returns whether an id is that of a request that was made for a search.
+pub(super) fn is_own(id: &RequestId) -> bool {
+    matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
+}
+
+/// Returns the cursor of the page behind this one. Some servers give an empty one with the last page.
+fn next_cursor(result: &str) -> Option<String> {
+    let cursor = member(result, "nextCursor").and_then(unescaped)?;
+    (!cursor.is_empty()).then(|| cursor.into_owned())
+}
+
+impl Relay {
+    /// Returns whether the name of the tool for searching is known to be the upstream's own.
+    pub(super) fn is_name_taken(&self) -> bool {
+        self.state().listed.is_name_taken
+    }
+
+    /// Leaves the name of the tool for searching to the upstream.
+    pub(super) fn leave_name(&self) {
+        self.state().listed.is_name_taken = true;
+    }
+
+    /// Notes the result by which the upstream answered `server/discover`.
+    pub(super) fn discovered(&self, result: &str) {
+        let discovered = self.entry.catalog.hello(result);
+        self.state().listed.discovered = Some(discovered);
+    }
+
+    /// Returns what the upstream said of itself in this session.
+    pub(in crate::proxy) fn introduction(&self) -> Option<Arc<str>> {
+        let state = self.state();
+        state.hello.clone().or(state.listed.discovered.clone())
+    }
+
+    /// Takes note of a page that the client is shown, which it asked for with `cursor`. Returns
+    /// whether the tool for searching belongs at its end.
+    pub(super) fn turned(
+        &self,
+        tool: &SearchTool,
+        page: &Arc<SeenPage>,
+        cursor: Option<&str>,
+    ) -> bool {
+        let next = next_cursor(&page.result);
+        let is_last = next.is_none();
+        let epoch = self.caller.search.epoch();
+        let (pages, is_name_taken) = {
+            let mut state = self.state();
+            let listed = &mut state.listed;
+            if cursor.is_none() {
+                listed.pages.clear();
+                listed.is_name_taken = false;
+            }
+            listed.is_name_taken |= has_name(page, tool.name());
+            let follows = cursor.is_none() || listed.next.as_deref() == cursor;
+            listed.next = next.filter(|_| follows && listed.pages.len() < MAX_PAGES);
+            if follows {
+                listed.pages.push(Arc::clone(page));
+            }
+            let is_complete = follows && is_last;
+            let pages = is_complete.then(|| std::mem::take(&mut listed.pages));
+            (pages, listed.is_name_taken)
+        };
+        if let Some(pages) = pages {
+            self.know(tool, &pages, epoch);
+        }
+        if is_last && is_name_taken {
+            tool.warn_of_clash(self.upstream());
+        }
+        is_last && !is_name_taken && self.has_tools()
+    }
+
+    /// Returns what the client could call; `None` where the name of the tool for searching is the
+    /// upstream's own. Asks the upstream for its list where it is not known. `request` is the one
+    /// that it is for.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the list is not to be had.
+    pub(super) async fn offer(
+        self: &Arc<Self>,
+        tool: &SearchTool,
+        request: &Message,
+        is_modern: bool,
+    ) -> Result<Option<Arc<Offer>>, String> {
+        let known = self.caller.search.offer();
+        let offer = match known.filter(|_| self.has_tools()) {
+            Some(offer) => offer,
+            None => match self.fetch(tool, request, is_modern).await? {
+                Some(offer) => offer,
+                None => return Ok(None),
+            },
+        };
+        let is_clash = offer.tools().iter().any(|known| known.name == tool.name());
+        if is_clash {
+            tool.warn_of_clash(self.upstream());
+        }
+        Ok((!is_clash).then_some(offer))
+    }
+
+    /// Asks the upstream for all pages of its list; `None` of one without tools.
+    async fn fetch(
+        self: &Arc<Self>,
+        tool: &SearchTool,
+        request: &Message,
+        is_modern: bool,
+    ) -> Result<Option<Arc<Offer>>, String> {
+        self.connect().await.map_err(|error| error.to_string())?;
+        if !self.has_tools() {
+            return Ok(None);
+        }
+        let epoch = self.caller.search.epoch();
+        let template = Template::new(ListKind::Tools, request, is_modern);
+        let mut pages: Vec<Arc<SeenPage>> = Vec::new();
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let answer = self.inquire(template.request(cursor.as_deref())?).await?;
+            let part = answer.single().ok_or("it answered with a batch")?;
+            if part.kind() == Kind::Failure {
+                let code = answer.error(part).and_then(|error| member(error, "code"));
+                return match code {
+                    Some("-32601") => Ok(None),
+                    code => Err(format!(
+                        "it refused to list with error code {}",
+                        code.unwrap_or("none")
+                    )),
+                };
+            }
+            let result = answer.result(part).unwrap_or_default();
+            let seen = self.seen(result).await;
+            let page = seen.ok_or("its list of tools cannot be read")?;
+            self.hidden_of(&page);
+            let next = next_cursor(result);
+            pages.push(page);
+            let n_tools: usize = pages.iter().map(|page| page.names.len()).sum();
+            let n_bytes: usize = pages.iter().map(|page| page.result.len()).sum();
+            let is_full = n_tools >= MAX_TOOLS || n_bytes >= MAX_BYTES;
+            if next.is_none() || next == cursor || is_full {
+                break;
+            }
+            cursor = next;
+        }
+        Ok(Some(self.know(tool, &pages, epoch)))
+    }
+
+    /// Makes a request of the proxy's own and waits for its answer. Dropped, it takes it back.
+    async fn inquire(self: &Arc<Self>, request: Message) -> Result<Message, String> {
+        let (answered, answer) = oneshot::channel();
+        let (id, message) = {
+            let mut state = self.state();
+            state.listed.n_asked += 1;
+            let id = RequestId::Text(format!("{OWN_IDS}{}", state.listed.n_asked).into());
+            let message = request.with_id(&id);
+            let started_at = self.shared.recorder.now();
+            let pending = Pending::own(answered, message.clone(), UNSENT, started_at);
+            state.pending.insert(id.clone(), pending);
+            (id, message)
+        };
+        let mut inquiry = Inquiry {
+            relay: Arc::clone(self),
+            id,
+            is_over: false,
+        };
+        if let Ok(Some(exchange)) = self.forward(message).await {
+            tokio::spawn(exchange.run);
+        }
+        let answer = answer.await;
+        inquiry.is_over = true;
+        answer.map_err(|_| {
+            let failure = self.entry.failure().map(|failure| failure.to_string());
+            failure.unwrap_or_else(|| "the upstream did not answer".into())
+        })
+    }
+
+    /// Makes what these pages offer known, for this session and to the search.
+    fn know(&self, tool: &SearchTool, pages: &[Arc<SeenPage>], epoch: u64) -> Arc<Offer> {
+        let hidden: Vec<Vec<u8>> = {
+            let state = self.state();
+            let is_hidden = |name: &ToolName| u8::from(state.hidden.contains(name));
+            let of_page = |page: &Arc<SeenPage>| page.names.iter().map(is_hidden).collect();
+            pages.iter().map(of_page).collect()
+        };
+        let lists: Vec<&[u8]> = pages
+            .iter()
+            .zip(&hidden)
+            .flat_map(|(page, hidden)| [page.listing.as_bytes(), hidden.as_slice()])
+            .collect();
+        let text = server_text(self.upstream(), self.introduction().as_deref());
+        let servers = vec![(self.upstream().clone(), text)];
+        let offer = tool.offers.get(&lists, servers, |servers| {
+            let all = pages.iter().zip(&hidden);
+            let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
+            Offer::new(tools.collect(), servers)
+        });
+        self.caller.search.note_offer(&offer, epoch);
+        if self.caller.search.is_news(&offer) {
+            tool.service.learn_offer(&offer);
+        }
+        offer
+    }
+
+    fn tools_of<'a>(
+        &'a self,
+        page: &'a SeenPage,
+        hidden: &'a [u8],
+    ) -> impl Iterator<Item = OfferedTool> {
+        let tools = page.page.tools().iter().zip(hidden);
+        tools.map(|(tool, is_hidden)| OfferedTool {
+            name: tool.name.as_str().to_owned(),
+            tool: ToolRef {
+                upstream: self.upstream().clone(),
+                tool: tool.name.clone(),
+            },
+            definition: page.result[tool.at.clone()].into(),
+            is_hidden: *is_hidden == 1,
+        })
+    }
+
+    /// Returns whether the upstream may have tools: it says so, or is not known to say anything.
+    fn has_tools(&self) -> bool {
+        let introduction = self.introduction();
+        introduction.is_none_or(|said| declares(&said, ListKind::Tools.change().capability()))
+    }
+}
+
+fn has_name(page: &SeenPage, name: &str) -> bool {
+    page.names.iter().any(|known| known.as_str() == name)
+}
+
+/// A request that is being made for a search.
+struct Inquiry {
+    relay: Arc<Relay>,
+    id: RequestId,
+    is_over: bool,
+}
+
+impl Drop for Inquiry {
+    /// The request stays in the table, so that a late answer is known for what it is.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (relay, id) = (Arc::clone(&self.relay), self.id.clone());
+            runtime.spawn(async move { relay.cancel_upstream(&id, "no longer wanted").await });
+        }
+    }
+}
