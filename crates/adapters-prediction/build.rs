@@ -1,47 +1,78 @@
-//! Lays the vocabulary of `o200k_base` out as a table that is read where it lies in the program.
+//! Lays vocabularies out as tables that are read where they lie in the program: that of
+//! `o200k_base`, and that of the static token table in `data/floor`.
 //!
-//! Nothing of it is built or held in memory when the program runs. The layout is that of
-//! `src/tokens/layout.rs`.
+//! Nothing of them is built or held in memory when the program runs. The layout is that of
+//! `src/token_table/layout.rs`.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-#[path = "src/tokens/layout.rs"]
+use sha2::{Digest, Sha256};
+
+#[path = "src/token_table/layout.rs"]
 mod layout;
 
-use layout::{N_SLOTS, first_slot, hash, next_slot, tag};
+use layout::{Layout, hash};
+
+/// The bytes of a row in `data/floor/rows.bin`.
+const ROW_BYTES: usize = 130;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/tokens/layout.rs");
-    let tokens = tokens()?;
-    // A search ends at an empty slot, so there has to be one.
-    if tokens.len() >= N_SLOTS {
-        return Err("the vocabulary has too many tokens".into());
-    }
-    let mut slots = vec![0_u32; N_SLOTS];
-    let mut ends = vec![0_u32];
-    let mut bytes = Vec::new();
-    for (number, token) in (1..).zip(&tokens) {
-        let hash = hash(token);
-        let mut slot = first_slot(hash);
-        while slots[slot] != 0 {
-            slot = next_slot(slot);
-        }
-        slots[slot] = tag(hash) | number;
-        bytes.extend_from_slice(token);
-        ends.push(u32::try_from(bytes.len())?);
-    }
+    println!("cargo::rerun-if-changed=src/token_table/layout.rs");
+    println!("cargo::rerun-if-changed=data/floor/vocab.txt");
+    println!("cargo::rerun-if-changed=data/floor/rows.bin");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("o200k_base.slots"), words(&slots))?;
-    fs::write(out.join("o200k_base.ends"), words(&ends))?;
-    fs::write(out.join("o200k_base.bytes"), bytes)?;
+    write_table(&out.join("o200k_base"), Layout::O200K, &o200k_tokens()?)?;
+
+    let vocabulary = fs::read_to_string("data/floor/vocab.txt")?;
+    let rows = fs::read("data/floor/rows.bin")?;
+    let tokens: Vec<Vec<u8>> = vocabulary.lines().map(Into::into).collect();
+    if rows.len() != tokens.len() * ROW_BYTES {
+        return Err("data/floor: the tokens do not number the rows".into());
+    }
+    write_table(&out.join("floor"), Layout::FLOOR, &tokens)?;
+    let digest = Sha256::new()
+        .chain_update(&vocabulary)
+        .chain_update(&rows)
+        .finalize();
+    let mut digits = String::new();
+    for byte in &digest[..4] {
+        write!(digits, "{byte:02x}")?;
+    }
+    println!("cargo::rustc-env=FLOOR_DIGEST={digits}");
     Ok(())
 }
 
-/// Returns the tokens in the order of their ranks, which have no gap.
-fn tokens() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+/// Writes the three files of a table, whose names begin with `path`.
+fn write_table(path: &Path, layout: Layout, tokens: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
+    // A search ends at an empty slot, so there has to be one.
+    if tokens.len() >= layout.n_slots() {
+        return Err(format!("{}: the vocabulary has too many tokens", path.display()).into());
+    }
+    let mut slots = vec![0_u32; layout.n_slots()];
+    let mut ends = vec![0_u32];
+    let mut bytes = Vec::new();
+    for (number, token) in (1..).zip(tokens) {
+        let hash = hash(token);
+        let mut slot = layout.first_slot(hash);
+        while slots[slot] != 0 {
+            slot = layout.next_slot(slot);
+        }
+        slots[slot] = layout.tag(hash) | number;
+        bytes.extend_from_slice(token);
+        ends.push(u32::try_from(bytes.len())?);
+    }
+    fs::write(path.with_extension("slots"), words(&slots))?;
+    fs::write(path.with_extension("ends"), words(&ends))?;
+    fs::write(path.with_extension("bytes"), bytes)?;
+    Ok(())
+}
+
+/// Returns the tokens of `o200k_base` in the order of their ranks, which have no gap.
+fn o200k_tokens() -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let vocabulary = tiktoken_rs::o200k_base()?;
     let token = |rank| vocabulary.decode_bytes(&[rank]).ok();
     let tokens: Vec<Vec<u8>> = (0..).map_while(token).collect();

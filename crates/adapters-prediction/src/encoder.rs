@@ -2,8 +2,10 @@
 //! server.
 
 mod bert;
+mod floor;
 mod load;
 mod local;
 pub(crate) mod model;
 
+pub use floor::FloorEncoder;
 pub use local::LocalEncoder;

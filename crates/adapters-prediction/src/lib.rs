@@ -10,6 +10,7 @@ pub mod encoder;
 pub mod models;
 mod name_list;
 mod registry;
+mod token_table;
 mod tokens;
 
 pub use cold_start::ColdStart;

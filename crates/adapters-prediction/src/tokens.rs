@@ -4,7 +4,6 @@
 //! Models of other vendors split text otherwise: their counts differ from these.
 
 mod class;
-mod layout;
 mod merge;
 mod split;
 mod vocabulary;
