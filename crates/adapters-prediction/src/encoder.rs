@@ -6,6 +6,8 @@ mod floor;
 mod load;
 mod local;
 pub(crate) mod model;
+mod remote;
 
 pub use floor::FloorEncoder;
 pub use local::LocalEncoder;
+pub use remote::{RemoteConfig, RemoteConfigError, RemoteEncoder};

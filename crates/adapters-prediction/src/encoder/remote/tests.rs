@@ -1,0 +1,379 @@
+//! The encoder against a server that answers rightly, wrongly, late, and not at all.
+
+mod server;
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::*;
+use server::{Answer, Server};
+
+const KEY: &str = "sk-hunter2";
+
+fn config(url: &str) -> RemoteConfig {
+    let json = serde_json::json!({
+        "url": url,
+        "model": "m",
+        "api_key": KEY,
+        "timeout": "2s",
+        "query_prefix": "query: ",
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+fn encoder(server: &Server) -> RemoteEncoder {
+    RemoteEncoder::new(config(&server.url)).unwrap()
+}
+
+fn reply(body: &str) -> Answer {
+    Answer::Reply(200, "", body.into())
+}
+
+async fn passages(encoder: &RemoteEncoder, texts: &[&str]) -> Result<Vec<Vec<f32>>, EncoderError> {
+    let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+    encoder.encode(texts, TextRole::Passage).await
+}
+
+/// Returns the text of an error and of all that it comes from.
+fn chain(error: &EncoderError) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts.join(": ")
+}
+
+/// Returns the vector of a text that the server counted as so many bytes.
+#[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
+fn of_length(n_bytes: usize) -> Vec<f32> {
+    let length = (n_bytes as f32).hypot(1.0);
+    vec![n_bytes as f32 / length, 1.0 / length]
+}
+
+fn is_near(left: &[f32], right: &[f32]) -> bool {
+    let mut pairs = left.iter().zip(right);
+    left.len() == right.len() && pairs.all(|(left, right)| (left - right).abs() < 1e-5)
+}
+
+#[tokio::test]
+async fn a_request_says_what_is_configured_and_texts_get_their_prefix() {
+    let server = Server::start([]).await;
+    let mut config = config(&format!("{}/", server.url));
+    config.dimensions = Some(2);
+    let encoder = RemoteEncoder::new(config).unwrap();
+    let texts = vec!["weather".into(), String::new()];
+    let vectors = encoder.encode(texts, TextRole::Query).await.unwrap();
+    assert!(is_near(&vectors[0], &of_length("query: weather".len())));
+    let requests = server.requests();
+    let head = requests[0].head.to_lowercase();
+    assert!(
+        head.starts_with("post /v1/embeddings http/1.1\r\n"),
+        "{head}"
+    );
+    assert!(
+        head.contains(&format!("authorization: bearer {KEY}\r\n")),
+        "{head}"
+    );
+    let expected = serde_json::json!({
+        "model": "m", "input": ["query: weather", "."], "encoding_format": "float", "dimensions": 2,
+    });
+    assert_eq!(requests[0].body, expected);
+}
+
+#[tokio::test]
+async fn many_texts_go_in_batches_and_keep_their_order() {
+    let server = Server::start([]).await;
+    let texts: Vec<String> = (1..=150).map(|length| "x".repeat(length)).collect();
+    let vectors = encoder(&server)
+        .encode(texts, TextRole::Passage)
+        .await
+        .unwrap();
+    assert_eq!(vectors.len(), 150);
+    for (n_bytes, vector) in (1..).zip(&vectors) {
+        assert!(is_near(vector, &of_length(n_bytes)), "{n_bytes}");
+    }
+    let sizes = server
+        .requests()
+        .iter()
+        .map(|request| request.inputs().len())
+        .collect::<Vec<_>>();
+    assert_eq!(sizes, [64, 64, 22]);
+}
+
+#[tokio::test]
+async fn long_texts_are_cut_between_characters() {
+    let server = Server::start([]).await;
+    let text = "漢".repeat(400_000);
+    passages(&encoder(&server), &[&text]).await.unwrap();
+    assert_eq!(
+        server.requests()[0].inputs(),
+        ["漢".repeat(MAX_TEXT_BYTES / 3)]
+    );
+}
+
+#[tokio::test]
+async fn vectors_come_in_the_order_of_their_indices_as_numbers_or_base64() {
+    // The base64 is of [0.0, 2.0].
+    let server = Server::start([reply(
+        r#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":"AAAAAAAAAEA="}],"usage":{}}"#,
+    )])
+    .await;
+    let vectors = passages(&encoder(&server), &["a", "b"]).await.unwrap();
+    assert!(is_near(&vectors[0], &[0.0, 1.0]));
+    assert!(is_near(&vectors[1], &[0.6, 0.8]));
+}
+
+#[tokio::test]
+async fn answers_that_are_no_vectors_are_refused_and_the_server_stays_up() {
+    let cases = [
+        (r#"{"data":[]}"#, "0 vectors for 2 texts"),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":[1]},{"embedding":[1]}]}"#,
+            "3 vectors for 2",
+        ),
+        (
+            r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#,
+            "index 0",
+        ),
+        (
+            r#"{"data":[{"index":0,"embedding":[1]},{"index":9,"embedding":[1]}]}"#,
+            "index 9",
+        ),
+        (
+            r#"{"data":[{"embedding":[1,2]},{"embedding":[1]}]}"#,
+            "dimension 1 instead of 2",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":[NaN]}]}"#,
+            "not a list of vectors",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":[null]}]}"#,
+            "not a list of vectors",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":[1e39]}]}"#,
+            "vector 1 of the answer is not",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":"AADAfw=="}]}"#,
+            "vector 1 of the answer is not",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":"AADAfwA="}]}"#,
+            "half a number",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":[0]}]}"#,
+            "length 0",
+        ),
+        (
+            r#"{"data":[{"embedding":[1]},{"embedding":[]}]}"#,
+            "length 0",
+        ),
+        ("<html>", "not a list of vectors"),
+    ];
+    for (body, complaint) in cases {
+        let server = Server::start([reply(body)]).await;
+        let encoder = encoder(&server);
+        let error = passages(&encoder, &["a", "b"]).await.unwrap_err();
+        assert!(
+            matches!(error, EncoderError::Failed { .. }),
+            "{body}: {error:?}"
+        );
+        assert!(
+            chain(&error).contains(complaint),
+            "{body}: {}",
+            chain(&error)
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_dimension_stays_that_of_the_first_vectors() {
+    let server = Server::start([
+        Answer::Lengths,
+        reply(r#"{"data":[{"embedding":[1,2,3]}]}"#),
+    ])
+    .await;
+    let encoder = encoder(&server);
+    passages(&encoder, &["a"]).await.unwrap();
+    let error = passages(&encoder, &["a"]).await.unwrap_err();
+    assert!(
+        chain(&error).contains("dimension 3 instead of 2"),
+        "{}",
+        chain(&error)
+    );
+    passages(&encoder, &["a"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_of_any_length_is_not_read_to_its_end() {
+    let server = Server::start([reply(&" ".repeat(17 << 20))]).await;
+    let error = passages(&encoder(&server), &["a"]).await.unwrap_err();
+    assert!(
+        chain(&error).contains("longer than 16777216 bytes"),
+        "{}",
+        chain(&error)
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_second_request_gets_one() {
+    for status in [429, 503] {
+        let busy = Answer::Reply(status, "retry-after: 1\r\n", String::new());
+        let server = Server::start([busy.clone()]).await;
+        passages(&encoder(&server), &["a"]).await.unwrap();
+        assert_eq!(server.requests().len(), 2);
+
+        let server = Server::start([busy.clone(), busy]).await;
+        let error = passages(&encoder(&server), &["a"]).await.unwrap_err();
+        assert!(
+            matches!(error, EncoderError::Unavailable { .. }),
+            "{error:?}"
+        );
+        assert_eq!(server.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_second_request_past_the_deadline_is_not_waited_for() {
+    let busy = Answer::Reply(503, "retry-after: 60\r\n", String::new());
+    let server = Server::start([busy]).await;
+    let start = Instant::now();
+    let error = passages(&encoder(&server), &["a"]).await.unwrap_err();
+    assert!(chain(&error).contains("status 503"), "{}", chain(&error));
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up_at_the_deadline_and_then_left_alone() {
+    let server = Server::start([Answer::Hang]).await;
+    let encoder = encoder(&server);
+    let start = Instant::now();
+    let error = passages(&encoder, &["a"]).await.unwrap_err();
+    assert!(
+        chain(&error).contains("longer than 2000 ms"),
+        "{}",
+        chain(&error)
+    );
+    assert!(start.elapsed() < Duration::from_secs(4));
+    let start = Instant::now();
+    let error = passages(&encoder, &["a"]).await.unwrap_err();
+    assert!(
+        matches!(error, EncoderError::Unavailable { .. }),
+        "{error:?}"
+    );
+    assert!(
+        chain(&error).contains("not asked for another"),
+        "{}",
+        chain(&error)
+    );
+    assert!(start.elapsed() < Duration::from_millis(500));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_text_that_is_refused_does_not_take_the_server_down() {
+    let server = Server::start([Answer::Reply(400, "", "{}".into())]).await;
+    let encoder = encoder(&server);
+    let error = passages(&encoder, &["a"]).await.unwrap_err();
+    assert!(matches!(error, EncoderError::Failed { .. }), "{error:?}");
+    passages(&encoder, &["a"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let other = Server::start([]).await;
+    let location = format!("location: {}/embeddings\r\n", other.url).leak();
+    let server = Server::start([Answer::Reply(307, location, String::new())]).await;
+    let error = passages(&encoder(&server), &["a"]).await.unwrap_err();
+    assert!(chain(&error).contains("status 307"), "{}", chain(&error));
+    assert!(other.requests().is_empty());
+}
+
+/// What is logged, as text.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_told_once_and_its_end_too_and_never_the_key() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(log.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let echo = || Answer::Reply(500, "", format!("wrong key {KEY}"));
+    let server = Server::start([echo(), echo()]).await;
+    let mut config = config(&server.url);
+    config.url.set_query(Some(&format!("key={KEY}")));
+    let encoder = RemoteEncoder::new(config).unwrap();
+
+    let mut told = format!("{encoder:?}");
+    for _ in 0..2 {
+        for _ in 0..3 {
+            let error = passages(&encoder, &["a"]).await.unwrap_err();
+            told.push_str(&chain(&error));
+            write!(told, "{error:?}").unwrap();
+        }
+        // Past the pause, which a paused clock cannot be used for with sockets.
+        encoder.breaker.end_pause();
+    }
+    for _ in 0..3 {
+        passages(&encoder, &["a"]).await.unwrap();
+    }
+    told += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(server.requests().len(), 5);
+    assert_eq!(
+        told.matches("the server of the encoder is down").count(),
+        1,
+        "{told}"
+    );
+    assert_eq!(
+        told.matches("the server of the encoder is back").count(),
+        1,
+        "{told}"
+    );
+    assert!(!told.contains("hunter2"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_without_its_url() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1?key={KEY}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = passages(&RemoteEncoder::new(config(&url)).unwrap(), &["a"])
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, EncoderError::Unavailable { .. }),
+        "{error:?}"
+    );
+    assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+}

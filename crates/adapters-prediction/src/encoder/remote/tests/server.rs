@@ -1,0 +1,107 @@
+//! A server on this machine that answers as a test tells it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What a request is answered with.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// A status, more lines of the head, a body.
+    Reply(u16, &'static str, String),
+    /// One vector for each text: its length in bytes, and 1.
+    Lengths,
+    /// Nothing, for a long time.
+    Hang,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) head: String,
+    pub(super) body: Value,
+}
+
+impl Request {
+    pub(super) fn inputs(&self) -> Vec<&str> {
+        let inputs = self.body["input"].as_array().unwrap();
+        inputs.iter().map(|text| text.as_str().unwrap()).collect()
+    }
+}
+
+/// Answers with the planned answers first, then with [`Answer::Lengths`].
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) url: String,
+    plan: Arc<Mutex<VecDeque<Answer>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Server {
+    pub(super) async fn start(plan: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            url: format!("http://{}/v1", listener.local_addr().unwrap()),
+            plan: Arc::new(Mutex::new(plan.into_iter().collect())),
+            requests: Arc::default(),
+        };
+        let answering = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answering.clone().answer(stream));
+            }
+        });
+        server
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    async fn answer(self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head).await.unwrap() == 0 {
+                return;
+            }
+        }
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse().unwrap())
+        });
+        let mut body = vec![0; length.unwrap()];
+        stream.read_exact(&mut body).await.unwrap();
+        let request = Request {
+            head,
+            body: serde_json::from_slice(&body).unwrap(),
+        };
+        self.requests.lock().unwrap().push(request.clone());
+        let planned = self.plan.lock().unwrap().pop_front();
+        let (status, lines, body) = match planned.unwrap_or(Answer::Lengths) {
+            Answer::Reply(status, lines, body) => (status, lines, body),
+            Answer::Lengths => (200, "", lengths(&request.inputs())),
+            Answer::Hang => return tokio::time::sleep(Duration::from_hours(1)).await,
+        };
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-length: {length}\r\n{lines}\r\n"
+        );
+        // The client may not wait for all of it.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.write_all(body.as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+fn lengths(inputs: &[&str]) -> String {
+    let entry =
+        |(index, text): (usize, &&str)| json!({"index": index, "embedding": [text.len(), 1]});
+    let data: Vec<Value> = inputs.iter().enumerate().map(entry).collect();
+    json!({"object": "list", "data": data}).to_string()
+}
