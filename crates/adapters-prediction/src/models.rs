@@ -3,8 +3,11 @@
 //! `catalog` has the models that are known by name, `shelf` the directory, `pull` the ways by which
 //! models come into it.
 
+pub(crate) mod bert_layout;
 pub mod catalog;
+pub(crate) mod field_reader;
 mod files;
+pub(crate) mod gguf;
 mod job;
 pub mod manifest;
 mod name;
