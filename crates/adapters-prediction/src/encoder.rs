@@ -7,6 +7,7 @@ mod load;
 mod local;
 pub(crate) mod model;
 mod remote;
+pub(crate) mod unigram;
 
 pub use floor::FloorEncoder;
 pub use local::LocalEncoder;

@@ -1,0 +1,241 @@
+//! A trie in one array: for each prefix of a text that is a key, its value.
+//!
+//! It is laid out as the `darts-clone` library does it, which `SentencePiece` uses too, so that the
+//! table of replacements can be written in its form. A unit of the array has, from its lowest bits
+//! on: the label of the edge that leads to it (8), whether a key ends here (1), how the offset is
+//! to be read (1), and the offset, with which the number of the unit is combined by exclusive or
+//! to find its children (21). At the offset itself is the value of the key, with the highest bit.
+
+/// Units are handed out in groups of this size.
+const GROUP: usize = 256;
+/// How many groups at the end of the array are searched for a place.
+const SEARCHED_GROUPS: usize = 16;
+/// Offsets are below this.
+const MOST_UNITS: usize = 1 << 21;
+
+const ENDS_HERE: u32 = 1 << 8;
+const IS_VALUE: u32 = 1 << 31;
+const OFFSET_SHIFT: u32 = 10;
+
+/// The trie.
+#[derive(Clone, Debug)]
+pub(crate) struct DoubleArray {
+    units: Vec<u32>,
+}
+
+impl DoubleArray {
+    /// Makes a trie of keys with values below 2³¹. The keys are sorted on the way.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the keys: one is empty, there twice, or has a byte 0, or they are
+    /// too many.
+    pub(crate) fn build(entries: &mut [(&[u8], u32)]) -> Result<Self, String> {
+        entries.sort_by_cached_key(|(key, _)| (first_bytes(key), *key));
+        for (key, value) in &*entries {
+            if key.is_empty() || key.contains(&0) {
+                return Err(format!("entry {value} is empty, or has a byte 0"));
+            }
+            if *value >= IS_VALUE {
+                return Err(format!("the value {value} is too large"));
+            }
+        }
+        if let Some(twice) = entries.array_windows().find(|[one, next]| one.0 == next.0) {
+            return Err(format!(
+                "entries {} and {} are the same",
+                twice[0].1, twice[1].1
+            ));
+        }
+        let mut builder = Builder::default();
+        builder.claim(0);
+        let mut pending = vec![Range {
+            start: 0,
+            end: entries.len(),
+            depth: 0,
+            unit: 0,
+        }];
+        while let Some(range) = pending.pop() {
+            builder.place(entries, &range, &mut pending)?;
+        }
+        builder.units.shrink_to_fit();
+        Ok(Self {
+            units: builder.units,
+        })
+    }
+
+    /// Returns the units, for whoever writes them.
+    pub(crate) fn units(&self) -> &[u32] {
+        &self.units
+    }
+
+    /// Returns the length and the value of each key that the text begins with, the shortest first.
+    pub(crate) fn prefixes<'a>(
+        &'a self,
+        text: &'a [u8],
+    ) -> impl Iterator<Item = (usize, u32)> + 'a {
+        let mut at = self.units.first().map_or(0, |root| offset_of(*root));
+        text.iter()
+            .zip(1..)
+            .map_while(move |(label, length)| {
+                // No key has a byte 0, and units that are free look as if one led to them.
+                if *label == 0 {
+                    return None;
+                }
+                let index = at ^ usize::from(*label);
+                let unit = *self.units.get(index)?;
+                if unit & (IS_VALUE | 0xff) != u32::from(*label) {
+                    return None;
+                }
+                at = index ^ offset_of(unit);
+                let value = (unit & ENDS_HERE != 0).then(|| self.units.get(at).copied());
+                Some((length, value.flatten()))
+            })
+            .filter_map(|(length, value)| Some((length, value? & !IS_VALUE)))
+    }
+}
+
+/// Returns the first eight bytes as a number, which tells most keys apart.
+fn first_bytes(key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    for (byte, target) in key.iter().zip(&mut first) {
+        *target = *byte;
+    }
+    u64::from_be_bytes(first)
+}
+
+fn offset_of(unit: u32) -> usize {
+    (unit >> OFFSET_SHIFT) as usize
+}
+
+/// Keys with the same first bytes, and the unit to which these lead.
+struct Range {
+    start: usize,
+    end: usize,
+    depth: usize,
+    unit: usize,
+}
+
+#[derive(Default)]
+struct Builder {
+    units: Vec<u32>,
+    /// Which units of a group are free: a bit for each.
+    free: Vec<Bits>,
+    /// From which units of a group no children are counted yet.
+    unused: Vec<Bits>,
+}
+
+impl Builder {
+    fn claim(&mut self, index: usize) {
+        while index >= self.units.len() {
+            self.units.resize(self.units.len() + GROUP, 0);
+            self.free.push(Bits::ALL);
+            self.unused.push(Bits::ALL);
+        }
+        self.free[index / GROUP].remove(index % GROUP);
+    }
+
+    /// Gives the children of a unit their places.
+    fn place(
+        &mut self,
+        entries: &[(&[u8], u32)],
+        range: &Range,
+        pending: &mut Vec<Range>,
+    ) -> Result<(), String> {
+        let mut children = Vec::<(u8, usize)>::new();
+        for (index, (key, _)) in (range.start..).zip(&entries[range.start..range.end]) {
+            let label = key.get(range.depth).copied().unwrap_or(0);
+            if children.last().is_none_or(|(last, _)| *last != label) {
+                children.push((label, index));
+            }
+        }
+        if children.is_empty() {
+            return Ok(());
+        }
+        let base = self.base_for(&children);
+        if base >= MOST_UNITS {
+            return Err("there are too many entries".to_owned());
+        }
+        for (label, _) in &children {
+            self.claim(base ^ usize::from(*label));
+        }
+        self.unused[base / GROUP].remove(base % GROUP);
+        let offset = u32::try_from(range.unit ^ base).map_err(|error| error.to_string())?;
+        self.units[range.unit] |= offset << OFFSET_SHIFT;
+        let ends = children.iter().skip(1).map(|(_, start)| *start);
+        for ((label, start), end) in children.iter().zip(ends.chain([range.end])) {
+            let unit = base ^ usize::from(*label);
+            if *label == 0 {
+                self.units[range.unit] |= ENDS_HERE;
+                self.units[unit] = entries[*start].1 | IS_VALUE;
+            } else {
+                self.units[unit] = u32::from(*label);
+                pending.push(Range {
+                    start: *start,
+                    end,
+                    depth: range.depth + 1,
+                    unit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a unit from which all children find free places.
+    fn base_for(&self, children: &[(u8, usize)]) -> usize {
+        let first = self.free.len().saturating_sub(SEARCHED_GROUPS);
+        let groups = self.free.iter().zip(&self.unused).enumerate().skip(first);
+        for (group, (free, unused)) in groups {
+            let mut fitting = *unused;
+            for (label, _) in children {
+                fitting = fitting.and(free.moved(usize::from(*label)));
+            }
+            if let Some(place) = fitting.first() {
+                return group * GROUP + place;
+            }
+        }
+        self.units.len()
+    }
+}
+
+/// A bit for each unit of a group.
+#[derive(Clone, Copy)]
+struct Bits([u64; GROUP / 64]);
+
+impl Bits {
+    const ALL: Self = Self([u64::MAX; GROUP / 64]);
+
+    fn remove(&mut self, place: usize) {
+        self.0[place / 64] &= !(1 << (place % 64));
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+
+    fn first(self) -> Option<usize> {
+        let word = self.0.iter().position(|word| *word != 0)?;
+        Some(word * 64 + self.0[word].trailing_zeros() as usize)
+    }
+
+    /// Returns the bits, each at its place combined with `label` by exclusive or.
+    fn moved(self, label: usize) -> Self {
+        const HALVES: [u64; 6] = [
+            0x5555_5555_5555_5555,
+            0x3333_3333_3333_3333,
+            0x0f0f_0f0f_0f0f_0f0f,
+            0x00ff_00ff_00ff_00ff,
+            0x0000_ffff_0000_ffff,
+            0x0000_0000_ffff_ffff,
+        ];
+        Self(std::array::from_fn(|word| {
+            let mut bits = self.0[word ^ (label / 64)];
+            for (step, low) in HALVES.iter().enumerate() {
+                let by = 1 << step;
+                if label & by != 0 {
+                    bits = (bits & low) << by | (bits >> by) & low;
+                }
+            }
+            bits
+        }))
+    }
+}

