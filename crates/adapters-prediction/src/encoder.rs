@@ -6,6 +6,7 @@ mod floor;
 mod load;
 mod local;
 pub(crate) mod model;
+mod quantized;
 mod remote;
 pub(crate) mod unigram;
 

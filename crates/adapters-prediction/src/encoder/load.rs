@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::encoder::bert;
 use crate::encoder::model::{ModelError, SentenceModel};
+use crate::encoder::{bert, quantized};
 use crate::models::manifest::{ModelFile, ModelForm, ModelManifest};
 
 /// Loads a model, whatever its form.
@@ -27,10 +27,7 @@ pub(crate) fn load(
     }
     match manifest.form {
         ModelForm::Bert | ModelForm::XlmRoberta => bert::load(directory, manifest),
-        ModelForm::QuantizedBert => Err(ModelError::Content {
-            path: directory.join(weights_name(manifest.form)),
-            reason: "this build does not read models in blocks of 4 or 8 bits".to_owned(),
-        }),
+        ModelForm::QuantizedBert => quantized::load(directory, manifest),
     }
 }
 

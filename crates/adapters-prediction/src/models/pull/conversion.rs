@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Fetched, PullError};
 use crate::models::catalog::Conversion;
+use crate::models::convert::e5s1::gguf_from_e5s1;
+use crate::models::convert::f32_files::safetensors_from_gguf;
+use crate::models::convert::ConvertError;
 use crate::models::files::{Expected, examine, make_private};
 use crate::models::job::Job;
 use crate::models::manifest::ModelForm;
@@ -31,12 +34,12 @@ pub(super) fn convert(
     job: &Job,
 ) -> Result<Fetched, PullError> {
     job.say("converting the weights");
-    let failed = |source| ConversionError {
+    let failed = |error: ConvertError| ConversionError {
         path: file.to_owned(),
-        source,
+        source: Box::new(error),
     };
     let (form, source) = if conversion == Conversion::Safetensors {
-        let gguf = file.with_extension("gguf");
+        let gguf = ready.with_file_name("model.gguf");
         gguf_from_e5s1(file, &gguf).map_err(failed)?;
         safetensors_from_gguf(&gguf, ready).map_err(failed)?;
         let source = format!("{source}, the values of its 4-bit weights as 32-bit floats");
@@ -52,14 +55,4 @@ pub(super) fn convert(
         files.push(examine(&path, Expected::default(), job)?);
     }
     Ok(Fetched { files, source })
-}
-
-type Converted = Result<(), Box<dyn Error + Send + Sync>>;
-
-fn gguf_from_e5s1(_source: &Path, _target: &Path) -> Converted {
-    Err("this build has no converter for its form".into())
-}
-
-fn safetensors_from_gguf(_source: &Path, _directory: &Path) -> Converted {
-    Err("this build has no converter for its form".into())
 }
