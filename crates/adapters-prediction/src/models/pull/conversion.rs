@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Fetched, PullError};
 use crate::models::catalog::Conversion;
-use crate::models::convert::e5s1::gguf_from_e5s1;
-use crate::models::convert::f32_files::safetensors_from_gguf;
 use crate::models::convert::ConvertError;
+use crate::models::convert::gguf_from_e5s1;
+use crate::models::convert::safetensors_from_gguf;
 use crate::models::files::{Expected, examine, make_private};
 use crate::models::job::Job;
 use crate::models::manifest::ModelForm;
