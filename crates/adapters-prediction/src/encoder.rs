@@ -7,9 +7,11 @@ mod load;
 mod local;
 pub(crate) mod model;
 mod quantized;
+mod registry;
 mod remote;
 pub(crate) mod unigram;
 
 pub use floor::FloorEncoder;
 pub use local::LocalEncoder;
+pub use registry::{EncoderConfig, EncoderConfigError, Encoders, encoders_from};
 pub use remote::{RemoteConfig, RemoteConfigError, RemoteEncoder};

@@ -83,6 +83,15 @@ pub struct FilteringConfig {
     pub deny: Vec<String>,
 }
 
+impl FilteringConfig {
+    /// Returns whether lists may be made shorter: not with strategy `none`, nor where filtering is
+    /// switched off.
+    #[must_use]
+    pub fn may_hide(&self) -> bool {
+        self.enabled && self.strategy != Strategy::None
+    }
+}
+
 impl Default for FilteringConfig {
     fn default() -> Self {
         Self {

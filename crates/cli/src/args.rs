@@ -1,5 +1,7 @@
 //! The command line.
 
+mod eval;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -11,6 +13,8 @@ use riglm_domain::id::SessionId;
 
 use crate::config::{Downstream, Overrides, UpstreamChoice};
 use crate::demo::DemoServer;
+
+pub use eval::{EvalCommand, EvalSearchArgs, FusionChoice, HistoryChoice};
 
 /// A transparent MCP proxy that records tool calls.
 #[derive(Debug, Parser)]
@@ -34,6 +38,9 @@ pub enum Command {
     Login(LoginArgs),
     /// Show the proxy at work between a built-in client and built-in servers
     Demo,
+    /// Measure how good the search is
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Look after the database
     #[command(subcommand)]
     Db(DbCommand),

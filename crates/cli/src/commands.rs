@@ -6,6 +6,7 @@ mod config;
 mod data;
 mod db;
 mod demo;
+mod eval;
 mod hangup;
 mod login;
 mod serve;
@@ -50,6 +51,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Db(command) => {
             let config = loaded(&command.store().places.overrides())?;
             wait_for(db::run(&config, &command))
+        }
+        Command::Eval(command) => {
+            let config = loaded(&command.places().overrides())?;
+            wait_for(eval::run(&config, &command))
         }
         Command::Data(command) => {
             let config = loaded(&command.store().places.overrides())?;

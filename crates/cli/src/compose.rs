@@ -2,6 +2,7 @@
 
 mod fingerprint;
 mod reload;
+mod search;
 mod upstreams;
 
 use std::net::SocketAddr;
@@ -20,7 +21,6 @@ use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage,
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
-use riglm_app::search::{SearchParts, ToolSearch};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
 use riglm_domain::admission::Admission;
@@ -35,6 +35,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
 use reload::Reload;
+use search::search_from;
+pub use search::{EncoderUse, encoders_from};
 use upstreams::Upstreams;
 
 /// The proxy with everything it stands on, not yet reachable by any client.
@@ -72,10 +74,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         recorder: Arc::clone(&recorder),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),
-        search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
-            Arc::new(O200kTokenCounter),
-            Arc::clone(&clock),
-        )))),
+        search: search_from(config, storage.as_ref(), Arc::clone(&clock))?,
         tools: meta_tools(&config.search),
     }));
     let stop = CancellationToken::new();

@@ -50,6 +50,14 @@ pub enum ConfigError {
         /// The key whose value is wrong.
         key: String,
     },
+    /// The file of synonyms cannot be used.
+    #[error("search.synonyms: {path}: {reason}")]
+    Synonyms {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A value is unknown, missing, of the wrong kind, or out of range.
     #[error("{origin}: {key}: {reason}")]
     Value {

@@ -1,36 +1,415 @@
 //! The configuration section `search`.
 
-use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+use riglm_adapters_prediction::encoder::EncoderConfig;
+use riglm_app::search::{AnswerRules, SearchRules};
+use riglm_domain::retrieval::{
+    HistoryWeights, QualityRules, RankFusion, RankFusionWeights, RankingRules, Synonyms,
+};
+use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
-/// The longest name of a tool, in characters.
-const MAX_NAME_CHARS: usize = 64;
+use super::ConfigError;
 
-/// The configuration section `search`: the tool by which clients search for tools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
-#[serde(deny_unknown_fields, default)]
-pub struct SearchConfig {
-    /// Whether the tool is there. It is listed where `filtering` may leave tools out of lists.
-    pub enabled: bool,
-    /// The name under which it is listed: 1 to 64 letters, digits, `_` and `-`.
-    #[validate(custom(function = "check_name"))]
-    pub tool_name: String,
+/// How the parts of a score are fused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fusion {
+    /// Scores are added, words by how much of the query they cover.
+    #[default]
+    Score,
+    /// Weighted reciprocal ranks are added.
+    Rrf,
 }
 
-impl Default for SearchConfig {
+/// Which rankings count how much with `fusion = "rrf"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RrfPreset {
+    /// All the same.
+    #[default]
+    Equal,
+    /// What users showed themselves counts more than what is derived from it.
+    CuratedFirst,
+}
+
+/// The subsection `search.rrf`. A weight that is set replaces that of the preset.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct RrfConfig {
+    /// How much the first places differ from later ones: the larger, the less.
+    #[validate(custom(function = "check_k"))]
+    pub k: f64,
+    /// The weights to start from.
+    pub preset: RrfPreset,
+    /// The weight of the ranking by words.
+    #[validate(custom(function = "check_weight"))]
+    pub words: Option<f64>,
+    /// The weight of the ranking by vectors.
+    #[validate(custom(function = "check_weight"))]
+    pub meaning: Option<f64>,
+    /// The weight of the ranking by what was used after similar texts.
+    #[validate(custom(function = "check_weight"))]
+    pub memory: Option<f64>,
+    /// The weight of the ranking by what goes with the best hits.
+    #[validate(custom(function = "check_weight"))]
+    pub companions: Option<f64>,
+    /// The weight of the ranking by numbers of calls.
+    #[validate(custom(function = "check_weight"))]
+    pub frequency: Option<f64>,
+}
+
+impl Default for RrfConfig {
     fn default() -> Self {
         Self {
-            enabled: true,
-            tool_name: "search_available_tools".into(),
+            k: RankFusion::default().k,
+            preset: RrfPreset::default(),
+            words: None,
+            meaning: None,
+            memory: None,
+            companions: None,
+            frequency: None,
         }
     }
 }
 
-fn check_name(name: &str) -> Result<(), ValidationError> {
-    let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if (1..=MAX_NAME_CHARS).contains(&name.len()) && name.chars().all(is_known) {
+/// The subsection `search.weights`: what each part adds to a score; 0 switches it off.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct WeightsConfig {
+    /// A standard deviation of the cosine over all tools.
+    #[validate(custom(function = "check_weight"))]
+    pub meaning: f64,
+    /// A synonym, as a part of what the word itself counts.
+    #[validate(custom(function = "check_weight"))]
+    pub synonyms: f64,
+    /// A tool that takes the URL, the path or the file that the query names.
+    #[validate(custom(function = "check_weight"))]
+    pub slots: f64,
+    /// A server whose other tools fit, from the sixth place on.
+    #[validate(custom(function = "check_weight"))]
+    pub server: f64,
+    /// A tool that was used after similar texts.
+    #[validate(custom(function = "check_weight"))]
+    pub memory: f64,
+    /// A tool that goes with the best hits and with those that the session used.
+    #[validate(custom(function = "check_weight"))]
+    pub companions: f64,
+    /// The tool that is called most.
+    #[validate(custom(function = "check_weight"))]
+    pub frequency: f64,
+}
+
+impl Default for WeightsConfig {
+    fn default() -> Self {
+        let rules = RankingRules::default();
+        Self {
+            meaning: rules.meaning,
+            synonyms: rules.synonyms,
+            slots: rules.slots,
+            server: rules.server,
+            memory: rules.history.memory,
+            companions: rules.history.companions,
+            frequency: rules.history.frequency,
+        }
+    }
+}
+
+/// The subsection `search.quality`: what an answer is graded by. The first five weights add up
+/// to 1.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "check_quality"))]
+pub struct QualityConfig {
+    /// How well the first hit fits.
+    #[validate(custom(function = "check_share"))]
+    pub top: f64,
+    /// How well the first five fit on average.
+    #[validate(custom(function = "check_share"))]
+    pub mean: f64,
+    /// How many hits there are.
+    #[validate(custom(function = "check_share"))]
+    pub count: f64,
+    /// How recently one of them was used after a similar text.
+    #[validate(custom(function = "check_share"))]
+    pub recency: f64,
+    /// How far the first hit stands out.
+    #[validate(custom(function = "check_share"))]
+    pub variance: f64,
+    /// The least mark of a high quality.
+    #[validate(custom(function = "check_share"))]
+    pub high: f64,
+    /// A mark below this is a low quality.
+    #[validate(custom(function = "check_share"))]
+    pub low: f64,
+}
+
+impl Default for QualityConfig {
+    fn default() -> Self {
+        let rules = QualityRules::default();
+        Self {
+            top: rules.top,
+            mean: rules.mean,
+            count: rules.count,
+            recency: rules.recency,
+            variance: rules.variance,
+            high: rules.high,
+            low: rules.low,
+        }
+    }
+}
+
+/// The configuration section `search`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchConfig {
+    /// Whether lists that are filtered have the tool that finds the others.
+    pub enabled: bool,
+    /// The name of that tool.
+    #[validate(custom(function = "check_tool_name"))]
+    pub tool_name: String,
+    /// The most tokens of an answer.
+    #[validate(range(
+        min = 100,
+        max = 100_000,
+        message = "expected a number from 100 to 100000"
+    ))]
+    pub token_budget: u64,
+    /// How the parts of a score are fused.
+    pub fusion: Fusion,
+    /// Groups of words that mean the same, beside those that come with riglm: one group a line.
+    pub synonyms: Option<PathBuf>,
+    /// The days after which a remembered text counts half.
+    #[validate(range(min = 1, max = 3_650, message = "expected a number from 1 to 3650"))]
+    pub half_life_days: u32,
+    /// An answer of which no tool is right with at least this probability says that nothing fits.
+    #[validate(custom(function = "check_share"))]
+    pub min_fit: f64,
+    /// What makes vectors of texts.
+    #[validate(nested)]
+    pub encoder: EncoderConfig,
+    /// What each part adds to a score.
+    #[validate(nested)]
+    pub weights: WeightsConfig,
+    /// The weights of `fusion = "rrf"`.
+    #[validate(nested)]
+    pub rrf: RrfConfig,
+    /// What an answer is graded by.
+    #[validate(nested)]
+    pub quality: QualityConfig,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        let rules = SearchRules::default();
+        Self {
+            enabled: true,
+            tool_name: "search_available_tools".into(),
+            token_budget: rules.answer.token_budget,
+            fusion: Fusion::default(),
+            synonyms: None,
+            half_life_days: 30,
+            min_fit: rules.min_fit,
+            encoder: EncoderConfig::default(),
+            weights: WeightsConfig::default(),
+            rrf: RrfConfig::default(),
+            quality: QualityConfig::default(),
+        }
+    }
+}
+
+impl SearchConfig {
+    /// Returns the rules that the section asks for; reads the file of synonyms.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] for a file of synonyms that cannot be read, with its name.
+    pub fn rules(&self) -> Result<SearchRules, ConfigError> {
+        let quality = &self.quality;
+        Ok(SearchRules {
+            ranking: self.ranking(),
+            quality: QualityRules {
+                top: quality.top,
+                mean: quality.mean,
+                count: quality.count,
+                recency: quality.recency,
+                variance: quality.variance,
+                high: quality.high,
+                low: quality.low,
+            },
+            answer: AnswerRules {
+                token_budget: self.token_budget,
+                ..AnswerRules::default()
+            },
+            synonyms: self.all_synonyms()?,
+            encoder_deadline: self.encoder.timeout,
+            min_fit: self.min_fit,
+        })
+    }
+
+    fn ranking(&self) -> RankingRules {
+        let weights = &self.weights;
+        RankingRules {
+            rank_fusion: (self.fusion == Fusion::Rrf).then(|| self.rrf.fusion()),
+            meaning: weights.meaning,
+            synonyms: weights.synonyms,
+            slots: weights.slots,
+            server: weights.server,
+            history: HistoryWeights {
+                memory: weights.memory,
+                companions: weights.companions,
+                frequency: weights.frequency,
+                half_life_days: self.half_life_days.into(),
+                ..HistoryWeights::default()
+            },
+        }
+    }
+
+    fn all_synonyms(&self) -> Result<Synonyms, ConfigError> {
+        let shipped = Synonyms::shipped();
+        let Some(path) = &self.synonyms else {
+            return Ok(shipped);
+        };
+        let refused = |reason: String| ConfigError::Synonyms {
+            path: path.clone(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        shipped
+            .with(&text)
+            .map_err(|error| refused(error.to_string()))
+    }
+}
+
+impl RrfConfig {
+    /// Returns the fusion that the subsection describes.
+    #[must_use]
+    pub fn fusion(&self) -> RankFusion {
+        let preset = match self.preset {
+            RrfPreset::Equal => RankFusionWeights::EQUAL,
+            RrfPreset::CuratedFirst => RankFusionWeights::CURATED_FIRST,
+        };
+        RankFusion {
+            k: self.k,
+            weights: RankFusionWeights {
+                words: self.words.unwrap_or(preset.words),
+                meaning: self.meaning.unwrap_or(preset.meaning),
+                memory: self.memory.unwrap_or(preset.memory),
+                companions: self.companions.unwrap_or(preset.companions),
+                frequency: self.frequency.unwrap_or(preset.frequency),
+            },
+        }
+    }
+}
+
+fn check_weight(value: f64) -> Result<(), ValidationError> {
+    within(value, 0.0, 10.0)
+}
+
+fn check_share(value: f64) -> Result<(), ValidationError> {
+    within(value, 0.0, 1.0)
+}
+
+fn check_k(value: f64) -> Result<(), ValidationError> {
+    within(value, 1.0, 10_000.0)
+}
+
+fn within(value: f64, from: f64, to: f64) -> Result<(), ValidationError> {
+    if (from..=to).contains(&value) {
         return Ok(());
     }
-    let text = "expected 1 to 64 letters, digits, `_` and `-`";
-    Err(ValidationError::new("tool_name").with_message(text.into()))
+    let message = format!("expected a number from {from} to {to}");
+    Err(ValidationError::new("range").with_message(message.into()))
+}
+
+fn check_quality(config: &QualityConfig) -> Result<(), ValidationError> {
+    let sum = config.top + config.mean + config.count + config.recency + config.variance;
+    let message = if (sum - 1.0).abs() > 1e-6 {
+        format!("top, mean, count, recency and variance must add up to 1, not {sum}")
+    } else if config.low > config.high {
+        format!(
+            "low ({}) must not be greater than high ({})",
+            config.low, config.high
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ValidationError::new("quality").with_message(message.into()))
+}
+
+fn check_tool_name(name: &str) -> Result<(), ValidationError> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
+        return Ok(());
+    }
+    let message = "expected 1 to 64 letters, digits, hyphens and underscores";
+    Err(ValidationError::new("tool_name").with_message(message.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(json: &str) -> SearchConfig {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn weights_of_a_preset_can_be_replaced() {
+        let section = r#"{"fusion":"rrf","rrf":{"preset":"curated-first","words":2.0,"k":10}}"#;
+        let fusion = config(section)
+            .rules()
+            .unwrap()
+            .ranking
+            .rank_fusion
+            .unwrap();
+        let expected = RankFusionWeights {
+            words: 2.0,
+            ..RankFusionWeights::CURATED_FIRST
+        };
+        assert_eq!(
+            fusion,
+            RankFusion {
+                k: 10.0,
+                weights: expected
+            }
+        );
+        assert_eq!(
+            config("{}").rules().unwrap().ranking,
+            RankingRules::default()
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for (wrong, said) in [
+            (r#"{"weights":{"meaning":-1}}"#, "from 0 to 10"),
+            (r#"{"quality":{"top":0.9}}"#, "add up to 1"),
+            (r#"{"quality":{"low":0.9}}"#, "must not be greater"),
+            (r#"{"min_fit":1.5}"#, "from 0 to 1"),
+            (r#"{"tool_name":"a b"}"#, "letters"),
+            (r#"{"token_budget":5}"#, "from 100"),
+        ] {
+            let error = config(wrong).validate().unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
+        assert!(config("{}").validate().is_ok());
+        assert!(check_weight(f64::NAN).is_err());
+    }
+
+    #[test]
+    fn a_bad_file_of_synonyms_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "one two\nalone\n").unwrap();
+        let mut section = SearchConfig {
+            synonyms: Some(file.path().to_owned()),
+            ..SearchConfig::default()
+        };
+        let error = section.rules().unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+        section.synonyms = Some("/nowhere/s.txt".into());
+        let error = section.rules().unwrap_err().to_string();
+        assert!(error.contains("/nowhere/s.txt"), "{error}");
+    }
 }

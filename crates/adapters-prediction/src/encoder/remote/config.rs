@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::header::InvalidHeaderValue;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -75,6 +75,22 @@ impl RemoteConfig {
         let digest = digest.finalize();
         let digits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
         format!("remote:{}@{digits:08x}", self.model)
+    }
+}
+
+impl PartialEq for RemoteConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |config: &Self| {
+            let key = config.api_key.as_ref();
+            key.map(|key| key.expose_secret().to_owned())
+        };
+        self.url == other.url
+            && self.model == other.model
+            && key(self) == key(other)
+            && self.dimensions == other.dimensions
+            && self.query_prefix == other.query_prefix
+            && self.passage_prefix == other.passage_prefix
+            && self.timeout == other.timeout
     }
 }
 

@@ -55,7 +55,8 @@ fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
     lines.join("\n")
 }
 
-const VARIABLES: [(&str, &str); 5] = [
+const VARIABLES: [(&str, &str); 6] = [
+    ("EMBEDDINGS_KEY", "k"),
     ("API_KEY", "k"),
     ("DATABASE_URL", "postgres://riglm@db.example/riglm"),
     ("BOB_KEY", "the key of bob 1234"),

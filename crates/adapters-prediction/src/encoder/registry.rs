@@ -1,0 +1,225 @@
+//! From the configuration section `search.encoder` to encoders.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_ports::encoder::Encoder;
+use serde::Deserialize;
+use validator::Validate;
+
+use super::{FloorEncoder, LocalEncoder, RemoteConfig, RemoteConfigError, RemoteEncoder};
+use crate::models::manifest::{ManifestError, ModelManifest};
+use crate::models::{ModelName, ModelShelf, ShelfError};
+
+/// The models that `auto` looks for, the first one that is there.
+const PREFERRED: [&str; 3] = [
+    "multilingual-e5-small",
+    "multilingual-e5-small-q4",
+    "all-MiniLM-L6-v2",
+];
+
+/// The configuration section `search.encoder`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct EncoderConfig {
+    /// `auto` for the best model that was pulled, `none`, `embedded` for the one inside the
+    /// program alone, `remote` for a server, the name of a model, or a directory with one.
+    #[validate(length(min = 1, max = 4_096, message = "expected 1 to 4096 characters"))]
+    pub model: String,
+    /// The most threads that compute vectors; 0 for half of the cores.
+    #[validate(range(max = 256, message = "expected a number from 0 to 256"))]
+    pub threads: usize,
+    /// How long a search waits for a vector before it goes on without.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+    /// The server, with `model = "remote"`.
+    #[validate(nested)]
+    pub remote: Option<RemoteConfig>,
+}
+
+impl Default for EncoderConfig {
+    fn default() -> Self {
+        Self {
+            model: "auto".into(),
+            threads: 0,
+            timeout: Duration::from_millis(500),
+            remote: None,
+        }
+    }
+}
+
+/// Encoders, the better one first.
+#[derive(Clone, Debug, Default)]
+pub struct Encoders {
+    /// A model on disk or a server.
+    pub model: Option<Arc<dyn Encoder>>,
+    /// The one inside the program, which is always there and takes no time.
+    pub embedded: Option<Arc<dyn Encoder>>,
+}
+
+/// Why there is no such encoder.
+#[derive(Debug, thiserror::Error)]
+pub enum EncoderConfigError {
+    /// The model is not there.
+    #[error("there is no model {name} in {directory}: get it with `riglm model pull {name}`")]
+    NotThere {
+        /// Its name.
+        name: ModelName,
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// It is neither a name of a model nor a directory.
+    #[error("{0:?} is neither auto, none, embedded, remote, the name of a model, nor a directory")]
+    Unknown(String),
+    /// The directory is none of a model.
+    #[error("failed to use the model in {directory}")]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: ManifestError,
+    },
+    /// The models cannot be looked at.
+    #[error("failed to look for models")]
+    Shelf(#[from] ShelfError),
+    /// `remote` is chosen, and the section does not say which server.
+    #[error("search.encoder.model is remote, and search.encoder.remote is missing")]
+    NoRemote,
+    /// The server is described in a way that cannot work.
+    #[error("search.encoder.remote cannot be used")]
+    Remote(#[from] RemoteConfigError),
+}
+
+/// Returns the encoders that the section asks for. Models lie in `data_dir`; nothing of them is
+/// loaded here.
+///
+/// # Errors
+///
+/// Returns [`EncoderConfigError`] for a model that is not there, and for what cannot work.
+pub fn encoders_from(
+    config: &EncoderConfig,
+    data_dir: &Path,
+) -> Result<Encoders, EncoderConfigError> {
+    let shelf = ModelShelf::new(data_dir);
+    let threads = threads(config.threads);
+    let model: Option<Arc<dyn Encoder>> = match config.model.as_str() {
+        "none" => return Ok(Encoders::default()),
+        "embedded" => None,
+        "remote" => {
+            let remote = config.remote.clone().ok_or(EncoderConfigError::NoRemote)?;
+            Some(Arc::new(RemoteEncoder::new(remote)?))
+        }
+        "auto" => preferred(&shelf, threads),
+        named => Some(chosen(named, &shelf, threads)?),
+    };
+    Ok(Encoders {
+        model,
+        embedded: Some(Arc::new(FloorEncoder)),
+    })
+}
+
+/// Returns the first of the preferred models that is there and can be used.
+fn preferred(shelf: &ModelShelf, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
+    PREFERRED.iter().find_map(|name| {
+        let name: ModelName = name.parse().ok()?;
+        match shelf.find(&name) {
+            Ok(manifest) => Some(local(shelf.directory_of(&name), manifest?, threads)),
+            Err(error) => {
+                let error = &error as &(dyn std::error::Error + 'static);
+                tracing::warn!(error, "model {name} is left out");
+                None
+            }
+        }
+    })
+}
+
+fn chosen(
+    named: &str,
+    shelf: &ModelShelf,
+    threads: NonZeroUsize,
+) -> Result<Arc<dyn Encoder>, EncoderConfigError> {
+    if let Ok(name) = named.parse::<ModelName>()
+        && let Some(manifest) = shelf.find(&name)?
+    {
+        return Ok(local(shelf.directory_of(&name), manifest, threads));
+    }
+    let directory = PathBuf::from(named);
+    if directory.is_dir() {
+        let manifest = ModelManifest::read(&directory);
+        let manifest = manifest.map_err(|source| EncoderConfigError::Directory {
+            directory: directory.clone(),
+            source,
+        })?;
+        return Ok(local(directory, manifest, threads));
+    }
+    match named.parse::<ModelName>() {
+        Ok(name) => Err(EncoderConfigError::NotThere {
+            directory: shelf.directory_of(&name),
+            name,
+        }),
+        Err(_) => Err(EncoderConfigError::Unknown(named.into())),
+    }
+}
+
+fn local(directory: PathBuf, manifest: ModelManifest, threads: NonZeroUsize) -> Arc<dyn Encoder> {
+    Arc::new(LocalEncoder::new(directory, manifest, threads))
+}
+
+/// Returns how many threads compute: the proxy and what it serves need the other cores.
+fn threads(configured: usize) -> NonZeroUsize {
+    let half = || {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        NonZeroUsize::new(cores / 2).unwrap_or(NonZeroUsize::MIN)
+    };
+    NonZeroUsize::new(configured).unwrap_or_else(half)
+}
+
+impl fmt::Display for Encoders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models: Vec<&str> = (self.model.iter().chain(&self.embedded))
+            .map(|encoder| encoder.model())
+            .collect();
+        if models.is_empty() {
+            return f.write_str("none");
+        }
+        f.write_str(&models.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(model: &str, data_dir: &Path) -> Result<Encoders, EncoderConfigError> {
+        let config = EncoderConfig {
+            model: model.into(),
+            ..EncoderConfig::default()
+        };
+        encoders_from(&config, data_dir)
+    }
+
+    #[test]
+    fn without_any_model_the_embedded_encoder_serves() {
+        let data = tempfile::tempdir().unwrap();
+        assert_eq!(of("none", data.path()).unwrap().to_string(), "none");
+        for model in ["auto", "embedded"] {
+            let encoders = of(model, data.path()).unwrap();
+            assert!(encoders.model.is_none() && encoders.embedded.is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_what_to_do() {
+        let data = tempfile::tempdir().unwrap();
+        let error = |model: &str| of(model, data.path()).unwrap_err().to_string();
+        assert!(error("e5-small-v2").contains("riglm model pull e5-small-v2"));
+        assert!(error("a b").contains("neither"));
+        assert!(error("remote").contains("search.encoder.remote is missing"));
+        let empty = data.path().to_str().unwrap();
+        assert!(error(empty).contains("failed to use the model in"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Options of `eval`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Places;
+
+/// What to evaluate.
+#[derive(Clone, Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Measure the search on queries of which the right tools are known
+    Search(EvalSearchArgs),
+}
+
+/// How the parts of a score are fused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FusionChoice {
+    /// Scores are added, words by how much of the query they cover
+    Score,
+    /// Weighted reciprocal ranks are added
+    Rrf,
+}
+
+/// What is known of earlier queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryChoice {
+    /// Nothing
+    None,
+    /// What all queries but those of the same task or session used
+    LeaveOneOut,
+}
+
+/// Options of `eval search`.
+#[derive(Clone, Debug, Args)]
+pub struct EvalSearchArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// The tools: one JSON object a line with id, server, name, description and `input_schema`
+    #[arg(long, value_name = "FILE")]
+    pub catalog: PathBuf,
+    /// The queries: one JSON object a line with qid, query and gold (ids of tools), optionally
+    /// `gold_any` (groups of ids), task and session
+    #[arg(long, value_name = "FILE")]
+    pub queries: PathBuf,
+    /// The encoder: none, embedded, the name of a model, or a directory with one [default: that of
+    /// the configuration]. A model has the embedded one beside it, as in the proxy
+    #[arg(long, value_name = "none|embedded|NAME|DIR")]
+    pub encoder: Option<String>,
+    /// Use the model without the embedded encoder beside it
+    #[arg(long)]
+    pub alone: bool,
+    /// How the parts of a score are fused [default: that of the configuration]
+    #[arg(long, value_enum)]
+    pub fusion: Option<FusionChoice>,
+    /// What is known of earlier queries
+    #[arg(long, value_enum, default_value = "none")]
+    pub history: HistoryChoice,
+    /// The most queries; the first ones are taken
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}

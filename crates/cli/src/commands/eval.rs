@@ -1,0 +1,145 @@
+//! `riglm eval`: how good the search is, on data of one's own.
+
+mod labelled;
+
+use std::path::Path;
+use std::time::Duration;
+
+use riglm_app::search::evaluation::{EvaluationOptions, EvaluationReport, evaluate};
+use riglm_domain::evaluation::RankingMetrics;
+use riglm_domain::retrieval::RankFusion;
+use serde_json::{Map, Value, json};
+
+use super::table::{Column, table};
+use crate::args::{EvalCommand, EvalSearchArgs, FusionChoice, HistoryChoice};
+use crate::compose::{EncoderUse, encoders_from};
+use crate::config::Config;
+use crate::output::{note, print};
+
+/// How many places are ranked: the most that are measured.
+const N_PLACES: usize = 20;
+
+impl EvalCommand {
+    /// Returns where configuration and data lie.
+    pub(super) fn places(&self) -> &crate::args::Places {
+        match self {
+            Self::Search(arguments) => &arguments.places,
+        }
+    }
+}
+
+/// Does what the arguments ask for.
+pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Result<()> {
+    match command {
+        EvalCommand::Search(arguments) => search(config, arguments).await,
+    }
+}
+
+async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<()> {
+    let catalog = labelled::read(&arguments.catalog, &arguments.queries, arguments.limit)?;
+    let rules = config.search.rules()?;
+    let mut ranking = rules.ranking;
+    match arguments.fusion {
+        None => {}
+        Some(FusionChoice::Score) => ranking.rank_fusion = None,
+        Some(FusionChoice::Rrf) => {
+            ranking.rank_fusion = ranking.rank_fusion.or_else(|| Some(RankFusion::default()));
+        }
+    }
+    let options = EvaluationOptions {
+        ranking,
+        synonyms: rules.synonyms,
+        with_history: arguments.history == HistoryChoice::LeaveOneOut,
+        limit: N_PLACES,
+    };
+    let beside = if arguments.alone {
+        EncoderUse::Alone
+    } else {
+        EncoderUse::WithEmbedded
+    };
+    let mut section = config.search.encoder.clone();
+    if let Some(model) = &arguments.encoder {
+        section.model.clone_from(model);
+    }
+    let encoders = encoders_from(&section, &config.data_dir, beside)?;
+    let report = evaluate(&catalog, &encoders, &options, &told).await?;
+    let summary = summary(&arguments.catalog, catalog.tools.len(), &report);
+    if arguments.json {
+        print(&Value::Object(summary).to_string())?;
+        return Ok(());
+    }
+    let rows = summary
+        .iter()
+        .map(|(key, value)| vec![key.clone(), shown(value)]);
+    let columns = [Column::Text("MEASURE"), Column::Number("VALUE")];
+    print(&table(&columns, rows.collect()))?;
+    Ok(())
+}
+
+/// Tells on standard error what is being done, now and then.
+fn told(what: &str, done: usize, all: usize) {
+    const EVERY: usize = 500;
+    if done % EVERY == 0 || (done == all && all > EVERY) {
+        note(&format!("{what}: {done} of {all}"));
+    }
+}
+
+fn summary(catalog: &Path, n_tools: usize, report: &EvaluationReport) -> Map<String, Value> {
+    let metrics = &report.metrics;
+    let dataset = catalog
+        .parent()
+        .and_then(Path::file_name)
+        .unwrap_or_default();
+    let mut summary = Map::new();
+    summary.insert("dataset".into(), json!(dataset.to_string_lossy()));
+    summary.insert("tools".into(), json!(n_tools));
+    summary.insert("queries".into(), json!(metrics.n_queries()));
+    summary.insert("hit@1".into(), share(metrics.hit_1()));
+    for k in RankingMetrics::RECALL_AT {
+        summary.insert(format!("r@{k}"), share(metrics.recall(k)));
+    }
+    summary.insert("mrr".into(), share(metrics.mrr()));
+    summary.insert("ndcg@10".into(), share(metrics.ndcg_10()));
+    summary.insert("all@15".into(), share(metrics.all_15()));
+    for (name, times) in [
+        ("rank", &report.rank_times),
+        ("encode", &report.encode_times),
+    ] {
+        summary.insert(format!("{name}_ms_p50"), milliseconds(times, 50));
+        summary.insert(format!("{name}_ms_p95"), milliseconds(times, 95));
+    }
+    summary
+}
+
+/// Returns a share from 0 to 1 with four decimals.
+fn share(value: f64) -> Value {
+    json!((value * 1e4).round() / 1e4)
+}
+
+/// Returns a percentile of ascending times (nearest rank), in milliseconds; 0 without any.
+fn milliseconds(times: &[Duration], percent: usize) -> Value {
+    let rank = (times.len() * percent).div_ceil(100).max(1);
+    let time = times.get(rank - 1).copied().unwrap_or_default();
+    json!((time.as_secs_f64() * 1e6).round() / 1e3)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => super::table::foreign(text),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let times: Vec<Duration> = (1..=20).map(Duration::from_millis).collect();
+        assert_eq!(milliseconds(&times, 50), json!(10.0));
+        assert_eq!(milliseconds(&times, 95), json!(19.0));
+        assert_eq!(milliseconds(&times[..1], 95), json!(1.0));
+        assert_eq!(milliseconds(&[], 95), json!(0.0));
+    }
+}

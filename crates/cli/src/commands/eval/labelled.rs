@@ -1,0 +1,174 @@
+//! Catalogs and queries of evaluations, read from files of one JSON object a line.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use riglm_app::search::evaluation::{LabelledCatalog, LabelledQuery};
+use riglm_domain::evaluation::Gold;
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::retrieval::{IndexedTool, ToolText};
+use riglm_domain::tool::ToolRef;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// The longest line that is read, in bytes.
+const MAX_LINE_BYTES: usize = 16 << 20;
+
+#[derive(Debug, Deserialize)]
+struct CatalogLine {
+    id: String,
+    #[serde(default)]
+    server: String,
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    input_schema: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct QueryLine {
+    query: String,
+    #[serde(default)]
+    gold: Vec<String>,
+    gold_any: Option<Vec<Vec<String>>>,
+    task: Option<String>,
+    session: Option<String>,
+}
+
+/// Reads a catalog and the first `limit` queries.
+///
+/// # Errors
+///
+/// Returns what is wrong with a file, with its name and the number of the line.
+pub(super) fn read(
+    catalog: &Path,
+    queries: &Path,
+    limit: Option<u32>,
+) -> anyhow::Result<LabelledCatalog> {
+    let mut positions: HashMap<String, usize> = HashMap::new();
+    let mut tools = Vec::new();
+    // All tools of an evaluation are of one upstream: their ids tell them apart.
+    let upstream = UpstreamName::parse("catalog").context("failed to name the catalog")?;
+    for line in lines::<CatalogLine>(catalog, None)? {
+        if positions.insert(line.id.clone(), tools.len()).is_some() {
+            bail!("{}: id {:?} stands there twice", catalog.display(), line.id);
+        }
+        let definition = json!({
+            "description": line.description,
+            "inputSchema": line.input_schema,
+        });
+        let text = ToolText::of_definition(&line.name, &definition.to_string());
+        let tool = ToolRef {
+            upstream: upstream.clone(),
+            tool: ToolName::from(line.id.as_str()),
+        };
+        tools.push(IndexedTool::new(tool, text.on_server(&line.server, "", "")));
+    }
+    if tools.is_empty() {
+        bail!("{}: there are no tools", catalog.display());
+    }
+    let mut groups: HashMap<String, u64> = HashMap::new();
+    let mut labelled = Vec::new();
+    for line in lines::<QueryLine>(queries, limit)? {
+        let gold = line
+            .gold_any
+            .unwrap_or_else(|| line.gold.into_iter().map(|id| vec![id]).collect());
+        let place = |id: String| {
+            // What is not in the catalog is to be found, and cannot be.
+            let unknown = positions.len();
+            *positions.entry(id).or_insert(unknown)
+        };
+        let mut place = place;
+        let gold = gold
+            .into_iter()
+            .map(|group| group.into_iter().map(&mut place).collect())
+            .collect();
+        let group = match line.task.or(line.session) {
+            Some(name) => name,
+            None => format!("\0{}", labelled.len()),
+        };
+        let next = groups.len() as u64;
+        labelled.push(LabelledQuery {
+            text: line.query,
+            gold: Gold::new(gold),
+            group: *groups.entry(group).or_insert(next),
+        });
+    }
+    Ok(LabelledCatalog {
+        tools,
+        queries: labelled,
+    })
+}
+
+/// Reads the lines of a file; empty ones are left out.
+fn lines<T: DeserializeOwned>(path: &Path, limit: Option<u32>) -> anyhow::Result<Vec<T>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("failed to open {shown}"))?;
+    let mut read = Vec::new();
+    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
+        if limit.is_some_and(|limit| read.len() >= limit as usize) {
+            break;
+        }
+        let line = line.with_context(|| format!("failed to read line {number} of {shown}"))?;
+        if line.len() > MAX_LINE_BYTES {
+            bail!("{shown}: line {number} is longer than {MAX_LINE_BYTES} bytes");
+        }
+        if line.trim().is_empty() {
+            continue;
+        }
+        let value = serde_json::from_str(&line)
+            .with_context(|| format!("{shown}: line {number} is not what it should be"))?;
+        read.push(value);
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn tools_and_queries_are_read_and_unknown_keys_ignored() {
+        let catalog = file(
+            "{\"id\":\"a\",\"name\":\"read\",\"x\":1}\n\n{\"id\":\"b\",\"name\":\"write\",\"server\":\"s\"}\n",
+        );
+        let queries = file(
+            "{\"qid\":\"1\",\"query\":\"q\",\"gold\":[\"b\",\"gone\"],\"session\":\"s\"}\n{\"query\":\"r\",\"gold\":[\"a\"],\"gold_any\":[[\"a\",\"b\"]],\"session\":\"s\"}\n{\"query\":\"t\",\"gold\":[]}\n",
+        );
+        let read = read(catalog.path(), queries.path(), None).unwrap();
+        assert_eq!((read.tools.len(), read.queries.len()), (2, 3));
+        assert_eq!(read.queries[0].gold, Gold::all_of(vec![1, 2]));
+        assert_eq!(read.queries[1].gold, Gold::new(vec![vec![0, 1]]));
+        assert_eq!(read.queries[0].group, read.queries[1].group);
+        assert_ne!(read.queries[0].group, read.queries[2].group);
+        assert!(read.queries[2].gold.is_empty());
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let queries = file("");
+        let error = |text: &str| {
+            let catalog = file(text);
+            let error = read(catalog.path(), queries.path(), None).unwrap_err();
+            format!("{error:#}")
+        };
+        assert!(error("{\"id\":\"a\",\"name\":\"x\"}\n{\"id\":\"b\"}").contains("line 2"));
+        assert!(
+            error("{\"id\":\"a\",\"name\":\"x\"}\n{\"id\":\"a\",\"name\":\"y\"}").contains("twice")
+        );
+        assert!(error("").contains("no tools"));
+        let missing = read(Path::new("/nowhere/x"), queries.path(), None).unwrap_err();
+        assert!(format!("{missing:#}").contains("failed to open /nowhere/x"));
+    }
+}
