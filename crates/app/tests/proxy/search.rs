@@ -209,7 +209,7 @@ async fn the_pages_that_a_client_turned_need_not_be_asked_for_again() {
         let result = format!(r#""result":{{"tools":[{{"name":"{}"}}]{next}}}"#, names[0]);
         scene.upstream.reply_to("tools/list", &result);
     };
-    page(["hidden_one"], r#","nextCursor":"c""#);
+    page(["hidden_one"], r#","nextCursor":"\u00e9""#);
     let first = ask(
         &scene,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#,
@@ -218,7 +218,7 @@ async fn the_pages_that_a_client_turned_need_not_be_asked_for_again() {
     page(["two"], "");
     let last = ask(
         &scene,
-        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"c"}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"é"}}"#,
     );
     let last = last.await;
     let tools = last["result"]["tools"].as_array().unwrap();

@@ -1,6 +1,7 @@
 //! What can be searched in front of one upstream: the pages of its list, as the client turns them,
 //! or asked for by the proxy itself when somebody searches before that.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use riglm_domain::edit::member;
@@ -49,10 +50,11 @@ pub(super) fn is_own(id: &RequestId) -> bool {
     matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
 }
 
-/// Returns the cursor of the page behind this one. Some servers give an empty one with the last page.
-fn next_cursor(result: &str) -> Option<String> {
-    let cursor = member(result, "nextCursor").and_then(unescaped)?;
-    (!cursor.is_empty()).then(|| cursor.into_owned())
+/// Returns the JSON text of the cursor of the page behind this one. Some servers give an empty one
+/// with the last page.
+fn next_cursor(result: &str) -> Option<&str> {
+    let cursor = member(result, "nextCursor").filter(|cursor| cursor.starts_with('"'));
+    cursor.filter(|cursor| *cursor != r#""""#)
 }
 
 impl Relay {
@@ -88,6 +90,8 @@ impl Relay {
     ) -> bool {
         let next = next_cursor(&page.result);
         let is_last = next.is_none();
+        // The client may write it in another way than the server did.
+        let next = next.and_then(unescaped).map(Cow::into_owned);
         let epoch = self.caller.search.epoch();
         let (pages, is_name_taken) = {
             let mut state = self.state();
@@ -157,7 +161,7 @@ impl Relay {
         let epoch = self.caller.search.epoch();
         let template = Template::new(ListKind::Tools, request, is_modern);
         let mut pages: Vec<Arc<SeenPage>> = Vec::new();
-        let mut cursor = None;
+        let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let answer = self.inquire(template.request(cursor.as_deref())?).await?;
             let part = answer.single().ok_or("it answered with a batch")?;
@@ -175,7 +179,7 @@ impl Relay {
             let seen = self.seen(result).await;
             let page = seen.ok_or("its list of tools cannot be read")?;
             self.hidden_of(&page);
-            let next = next_cursor(result);
+            let next = next_cursor(result).map(str::to_owned);
             pages.push(page);
             let n_tools: usize = pages.iter().map(|page| page.names.len()).sum();
             let n_bytes: usize = pages.iter().map(|page| page.result.len()).sum();

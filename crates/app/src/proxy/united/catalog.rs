@@ -1,6 +1,5 @@
 //! What is remembered of one upstream: how it answered handshakes, and its last known lists.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ pub(in crate::proxy) struct Entry {
 
 impl MemberList {
     /// Adds the entries of a page. Those without a name or URI are left out, and so are those
-    /// beyond what one upstream may list. Returns the cursor of the next page.
+    /// beyond what one upstream may list. Returns the cursor of the next page as it is written.
     pub(in crate::proxy) fn add_page(&mut self, kind: ListKind, result: &str) -> Option<String> {
         // Read one by one: an odd one must not cost the others.
         let text = |key| edit::member(result, key).and_then(unescaped);
@@ -73,7 +72,7 @@ impl MemberList {
         let entries: Vec<&RawValue> = listed
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
-        let next = text("nextCursor");
+        let next = edit::member(result, "nextCursor").filter(|text| text.starts_with('"'));
         for entry in entries {
             let text = entry.get();
             let key = edit::member(text, kind.key()).and_then(unescaped);
@@ -89,7 +88,7 @@ impl MemberList {
                 text: text.into(),
             });
         }
-        next.map(Cow::into_owned)
+        next.map(str::to_owned)
     }
 
     fn set_digest(&mut self) {
@@ -177,7 +176,10 @@ mod tests {
         let mut list = MemberList::default();
         let first = r#"{"tools":[{"name":"a","n":1.0},{"x":1},7,{"name":5}],"nextCursor":"c",
             "ttlMs":9,"cacheScope":"public"}"#;
-        assert_eq!(list.add_page(ListKind::Tools, first).as_deref(), Some("c"));
+        assert_eq!(
+            list.add_page(ListKind::Tools, first).as_deref(),
+            Some(r#""c""#)
+        );
         let second = r#"{"tools":[{"name":"b"}],"ttlMs":4,"cacheScope":"public"}"#;
         assert_eq!(list.add_page(ListKind::Tools, second), None);
         let keys: Vec<_> = list.entries.iter().map(|entry| &*entry.key).collect();
@@ -196,7 +198,10 @@ mod tests {
         ] {
             let mut list = MemberList::default();
             let page = format!(r#"{{"tools":[{{"name":"a"}}],"nextCursor":"c","ttlMs":{ttl}}}"#);
-            assert_eq!(list.add_page(ListKind::Tools, &page).as_deref(), Some("c"));
+            assert_eq!(
+                list.add_page(ListKind::Tools, &page).as_deref(),
+                Some(r#""c""#)
+            );
             assert_eq!(list.ttl_ms, expected, "{ttl}");
         }
     }

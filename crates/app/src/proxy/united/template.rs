@@ -2,7 +2,6 @@
 
 use riglm_domain::edit;
 use riglm_domain::message::Message;
-use serde_json::Value;
 
 use super::catalog::digest_of;
 use super::list_kind::ListKind;
@@ -37,13 +36,11 @@ impl Template {
         }
     }
 
-    /// Returns the request for the page at a cursor, under an id that has to be replaced.
+    /// Returns the request for the page at a cursor, given as JSON text, under an id that has to be
+    /// replaced.
     pub(in crate::proxy) fn request(&self, cursor: Option<&str>) -> Result<Message, String> {
         let params = match cursor {
-            Some(cursor) => {
-                let cursor = Value::from(cursor).to_string();
-                edit::with_member(&self.params, "cursor", &cursor)
-            }
+            Some(cursor) => edit::with_member(&self.params, "cursor", cursor),
             None => self.params.clone(),
         };
         let method = self.kind.method();
