@@ -18,6 +18,7 @@ mod order;
 mod pairings;
 mod resumption;
 mod rounds;
+mod search_tool;
 mod security;
 mod sessions;
 mod transparency;

@@ -178,13 +178,11 @@ pub fn serve_command(
     mode: &[&str],
 ) -> tokio::process::Command {
     let mut command = process::command(binary::riglm(), &["serve"]);
-    command.args(mode).args(["--strategy", "none"]);
-    if !options
-        .arguments
-        .iter()
-        .any(|argument| argument == "--control")
-    {
-        command.args(["--control", "off"]);
+    command.args(mode);
+    for default in [["--strategy", "none"], ["--control", "off"]] {
+        if options.arguments.iter().all(|given| given != default[0]) {
+            command.args(default);
+        }
     }
     command.arg("--data-dir").arg(data_dir);
     if let Some(text) = &options.configuration {

@@ -1,0 +1,267 @@
+//! The tool for searching: where it is listed, what it finds, and what becomes of what was found.
+
+mod face;
+
+use std::time::Duration;
+
+use riglm_tests::envelope::{quoted, raw_at};
+use riglm_tests::fixture::{Transport, Upstream};
+use riglm_tests::messages::{call, initialize};
+use riglm_tests::riglm::{read_store, rows};
+use serde_json::{Value, json};
+
+use crate::{answers, dual_odd, odd_with};
+use face::{Face, NAME, Talk, names, text_of};
+
+/// Returns a client over Streamable HTTP of a revision that has everything but modern requests.
+fn usual(is_united: bool) -> Face {
+    Face {
+        downstream: Transport::Streamable,
+        revision: "2025-06-18",
+        is_united,
+    }
+}
+
+/// Returns tool and source of every recorded call.
+async fn sources(talk: &Talk) -> Vec<(String, String)> {
+    let rows = rows(talk.line.data_dir.path(), &["calls", "--json"]).await;
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    rows.iter()
+        .map(|row| (text(row, "tool"), text(row, "source")))
+        .collect()
+}
+
+#[tokio::test]
+async fn it_is_listed_once_at_the_end_with_what_the_revision_knows() {
+    for face in Face::all() {
+        let talk = face.start().await;
+        let tools = talk.tools("list").await;
+        let names = names(&tools);
+        assert_eq!(names.last(), Some(&NAME), "{face:?}");
+        assert_eq!(names.iter().filter(|name| **name == NAME).count(), 1);
+        for shown in ["odd", "empty"] {
+            assert!(names.contains(&&*face.shown(shown)), "{face:?}: {names:?}");
+        }
+        assert!(
+            !names.contains(&&*face.shown("echo")),
+            "{face:?}: {names:?}"
+        );
+        let definition = &tools[tools.len() - 1];
+        for key in ["title", "outputSchema", "annotations"] {
+            let is_there = definition.contains_key(key);
+            assert_eq!(is_there, face.is_structured(), "{face:?}: {key}");
+        }
+        assert_eq!(definition["inputSchema"]["required"], json!(["query"]));
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_tool_is_found_before_anything_is_listed_and_its_call_is_recorded_as_found() {
+    for face in Face::all() {
+        let talk = face.start().await;
+        let result = talk.search("1", "echo").await;
+        let echo = face.shown("echo");
+        assert!(text_of(&result).contains(&echo), "{face:?}: {result}");
+        let found = result["structuredContent"]["matches"].as_array();
+        assert_eq!(found.is_some(), face.is_structured(), "{face:?}: {result}");
+        if let Some(found) = found {
+            assert!(found.iter().any(|tool| tool["name"] == *echo), "{result}");
+            assert!(found.iter().all(|tool| tool["name"] != NAME), "{result}");
+        }
+        assert_eq!(result["resultType"] == "complete", face.is_modern());
+        let called = talk.call("2", &echo, r#"{"text":"here"}"#).await;
+        assert_eq!(text_of(&called), "here", "{face:?}");
+        let expected = [("echo".to_owned(), "found".to_owned())];
+        assert_eq!(sources(&talk).await, expected, "{face:?}");
+        let count = read_store(talk.line.data_dir.path(), &["calls", "--count"]).await;
+        assert_eq!(count.trim(), "1", "{face:?}: a search is no call");
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_tool_that_nobody_searched_for_is_called_as_hidden() {
+    for is_united in [false, true] {
+        let talk = usual(is_united).start().await;
+        talk.tools("list").await;
+        let echo = talk.face.shown("echo");
+        talk.call("1", &echo, r#"{"text":"a"}"#).await;
+        talk.search("2", "echo").await;
+        talk.call("3", &echo, r#"{"text":"b"}"#).await;
+        talk.call("4", &talk.face.shown("empty"), "{}").await;
+        let expected = [("echo", "hidden"), ("echo", "found"), ("empty", "shown")];
+        let expected = expected.map(|(tool, source)| (tool.to_owned(), source.to_owned()));
+        assert_eq!(sources(&talk).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn without_a_strategy_no_byte_of_a_list_changes_and_there_is_nothing_to_call() {
+    for face in Face::all().into_iter().filter(|face| !face.is_united) {
+        let talk = face.start_with("", "none").await;
+        let upstream = dual_odd().start(Transport::Stdio).await;
+        let client = if face.is_modern() {
+            upstream.modern_client()
+        } else {
+            let client = upstream.client(answers()).await;
+            client.initialize(&initialize("0", face.revision)).await;
+            client
+        };
+        let direct = Talk::of(face, client);
+        assert_eq!(
+            talk.pages("list").await,
+            direct.pages("list").await,
+            "{face:?}"
+        );
+        let params = format!(r#""name":"{NAME}","arguments":{{"query":"echo"}}"#);
+        let answer = talk.ask("1", "tools/call", &params).await;
+        assert!(
+            raw_at(&answer.text, &["error"]).is_some(),
+            "{}",
+            answer.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn lists_have_the_same_bytes_every_time() {
+    for is_united in [false, true] {
+        let talk = usual(is_united).start().await;
+        let first = talk.pages("first").await;
+        talk.search("1", "echo").await;
+        assert_eq!(talk.pages("second").await, first);
+        let riglm = talk.line.riglm.as_ref().expect("the proxy listens");
+        let client = riglm.client(answers());
+        client.initialize(&initialize("0", "2025-06-18")).await;
+        let other = Talk::of(talk.face, client);
+        assert_eq!(other.pages("other").await, first);
+    }
+}
+
+#[tokio::test]
+async fn bad_input_is_answered_with_what_is_expected() {
+    for face in Face::all() {
+        let talk = face.start().await;
+        for (arguments, named) in [
+            ("{}", "query"),
+            (r#"{"query":""}"#, "query"),
+            (r#"{"query":7}"#, "query"),
+            (r#"{"query":"echo","limit":0}"#, "limit"),
+            (r#"{"query":"echo","limit":"ten"}"#, "limit"),
+            ("[]", "query"),
+        ] {
+            let result = talk.call("1", NAME, arguments).await;
+            assert_eq!(result["isError"], true, "{face:?}: {arguments}");
+            let text = text_of(&result);
+            assert!(text.contains(named) && text.contains("must"), "{text}");
+        }
+        let result = talk.call("2", NAME, r#"{"query":"echo","limit":1,"why":{}}"#);
+        assert_ne!(result.await["isError"], true, "{face:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_same_name_stays_and_a_configured_name_makes_room() {
+    let filter = "[filtering]\ndeny = [\"hang\"]\n";
+    let talk = usual(false)
+        .start_with(
+            &format!("{filter}[search]\ntool_name = \"echo\"\n"),
+            "denylist",
+        )
+        .await;
+    let result = talk
+        .call("1", "echo", r#"{"text":"own","query":"x"}"#)
+        .await;
+    assert_eq!(text_of(&result), "own");
+    let tools = talk.tools("list").await;
+    let all = names(&tools);
+    assert_eq!(all.iter().filter(|name| **name == "echo").count(), 1);
+    assert!(
+        tools
+            .iter()
+            .all(|tool| tool.get("outputSchema").is_none() || tool["name"] != "echo")
+    );
+    let result = talk
+        .call("2", "echo", r#"{"text":"own","query":"x"}"#)
+        .await;
+    assert_eq!(text_of(&result), "own");
+    let riglm = talk.line.riglm.as_ref().expect("the proxy listens");
+    let output = riglm.process.output();
+    assert_eq!(output.matches("search.tool_name").count(), 1, "{output}");
+
+    let talk = usual(false)
+        .start_with(
+            &format!("{filter}[search]\ntool_name = \"find\"\n"),
+            "denylist",
+        )
+        .await;
+    assert_eq!(names(&talk.tools("list").await).last(), Some(&"find"));
+    let result = talk.call("1", "find", r#"{"query":"hang"}"#).await;
+    assert!(text_of(&result).contains("hang"), "{result}");
+}
+
+#[tokio::test]
+async fn switched_off_it_is_neither_listed_nor_answered() {
+    for is_united in [false, true] {
+        let configuration = "[filtering]\ndeny = [\"echo\"]\n[search]\nenabled = false\n";
+        let face = usual(is_united);
+        let talk = face.start_with(configuration, "denylist").await;
+        assert!(!names(&talk.tools("list").await).contains(&NAME));
+        let params = format!(r#""name":"{NAME}","arguments":{{"query":"echo"}}"#);
+        let answer = talk.ask("1", "tools/call", &params).await;
+        assert!(
+            raw_at(&answer.text, &["error"]).is_some(),
+            "{}",
+            answer.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_search_is_not_answered_and_holds_nothing_up() {
+    for face in Face::all().into_iter().filter(|face| !face.is_united) {
+        let arguments = ["--era", "dual", "--tools", "3", "--delay", "1500"];
+        let slow = odd_with(&arguments).start(Transport::Stdio).await;
+        let upstream = Upstream::of_command(slow.command.clone());
+        let talk = face
+            .start_before(&upstream, "[filtering]\ndeny = [\"x\"]\n", "denylist")
+            .await;
+        let client = &talk.line.client;
+        let params = format!(r#""name":"{NAME}","arguments":{{"query":"tool"}}"#);
+        let text = talk.text("1", "tools/call", &params);
+        let sending = client.send(&text);
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            client.cancel("1").await;
+            talk.search("2", "tool").await
+        };
+        // Over HTTP the head of an answer that never comes may never come either.
+        let (_, result) = tokio::join!(
+            tokio::time::timeout(Duration::from_secs(1), sending),
+            cancelling
+        );
+        assert!(text_of(&result).contains("tool-000"), "{face:?}: {result}");
+        let received = client.received();
+        assert!(
+            received.iter().all(|message| !message.answers("1")),
+            "{face:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_search_in_a_batch_is_answered_among_the_others() {
+    for downstream in [Transport::Stdio, Transport::Streamable] {
+        let face = Face {
+            downstream,
+            revision: "2025-03-26",
+            is_united: false,
+        };
+        let talk = face.start().await;
+        let search = call("1", NAME, &format!(r#"{{"query":{}}}"#, quoted("echo")));
+        let other = call("2", "echo", r#"{"text":"other"}"#);
+        let client = &talk.line.client;
+        client.send(&format!("[{search},{other}]")).await;
+        assert!(client.answer("1").await.text.contains("echo"));
+        assert!(client.answer("2").await.text.contains("other"));
+    }
+}
