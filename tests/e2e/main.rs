@@ -9,6 +9,7 @@ mod crash;
 mod data;
 mod data_at_rest;
 mod faults;
+mod models;
 mod postgres;
 mod recording;
 mod replicas;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use riglm_adapters_prediction::encoder::LocalEncoder;
 
-static MINILM: LazyLock<LocalEncoder> = LazyLock::new(|| model::encoder("all-minilm-l6-v2"));
+static MINILM: LazyLock<LocalEncoder> = LazyLock::new(|| model::encoder("all-MiniLM-L6-v2"));
 
 fn minilm() -> Ready<&'static LocalEncoder> {
     ready(&MINILM)

