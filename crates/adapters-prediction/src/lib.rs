@@ -1,9 +1,9 @@
-//! Predictors: which tools of a list a client is shown. And the sizes of texts in tokens.
+//! What needs numbers that were learned: predictors, encoders, and the sizes of texts in tokens.
 //!
-//! Each predictor implements [`riglm_ports::predictor::Predictor`]; the registry picks one from the
+//! Predictors implement [`riglm_ports::predictor::Predictor`]; the registry picks one from the
 //! configuration section `filtering`. They are synchronous computation on borrowed data: no I/O, no
-//! clock, no randomness. Reading and fetching is what `models` does, the files of encoders. The
-//! crate depends on the domain and the ports alone.
+//! clock, no randomness. [`encoder`] makes vectors of texts, which loads files and may ask a server;
+//! [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
 
 mod cold_start;
 pub mod encoder;
