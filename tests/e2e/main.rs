@@ -8,6 +8,7 @@
 mod crash;
 mod data;
 mod data_at_rest;
+mod evaluation;
 mod faults;
 mod models;
 mod postgres;

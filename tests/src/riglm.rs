@@ -151,7 +151,7 @@ impl Line {
 pub async fn read_store(data_dir: &Path, arguments: &[&str]) -> String {
     let mut command = process::command(binary::riglm(), arguments);
     command.arg("--data-dir").arg(data_dir);
-    let output = tokio::time::timeout(Duration::from_secs(20), command.output())
+    let output = tokio::time::timeout(Duration::from_mins(2), command.output())
         .await
         .unwrap_or_else(|_| panic!("riglm {arguments:?} did not end"))
         .unwrap_or_else(|error| panic!("riglm {arguments:?}: {error}"));

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use riglm_adapters_mcp::upstream::{LoginError, UpstreamConfigError};
+use riglm_adapters_prediction::encoder::EncoderConfigError;
 
 use crate::config::ConfigError;
 use crate::output::{note, printable};
@@ -35,6 +36,7 @@ fn code_of(error: &anyhow::Error) -> ExitCode {
             || cause.is::<WrongUsage>()
             || cause.is::<ConfigError>()
             || cause.is::<UpstreamConfigError>()
+            || cause.is::<EncoderConfigError>()
     };
     if error.chain().any(is_usage) {
         ExitCode::from(WRONG_USAGE)

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lru::LruCache;
-use riglm_domain::retrieval::{Centre, IndexedTool, ToolIndex, ToolText, ToolVectors};
+use riglm_domain::retrieval::{Centre, Hit, IndexedTool, ToolIndex, ToolText, ToolVectors};
 use sha2::{Digest, Sha256};
 
 use super::offer::{Offer, OfferedTool};
@@ -126,26 +126,24 @@ impl Offers {
     }
 }
 
-/// Returns for each position the earlier one that is almost the same tool: the same name but for
-/// the server, with the same description and parameters.
-pub(super) fn duplicates(index: &ToolIndex, positions: &[usize]) -> HashMap<usize, usize> {
-    let mut first: HashMap<(&str, &str, String), usize> = HashMap::new();
-    let mut duplicates = HashMap::new();
-    for position in positions {
-        let text = index.tools()[*position].text();
-        let key = (
-            text.name.as_str(),
-            text.description.trim(),
-            text.signature(),
-        );
-        match first.get(&key) {
-            Some(earlier) => {
-                duplicates.insert(*position, *earlier);
-            }
+/// Returns the hits with those that are the same tool of another server in one group, the best
+/// first, and the first `limit` groups. Tools are the same that have the same name, description
+/// and parameters; one without a description may be anything.
+pub(super) fn grouped<'a>(index: &ToolIndex, hits: &'a [Hit], limit: usize) -> Vec<Vec<&'a Hit>> {
+    let mut places: HashMap<(&str, &str, String), usize> = HashMap::new();
+    let mut groups: Vec<Vec<&Hit>> = Vec::new();
+    for hit in hits {
+        let text = index.tools()[hit.position].text();
+        let description = text.description.trim();
+        let key = (text.name.as_str(), description, text.signature());
+        match places.get(&key).filter(|_| !description.is_empty()) {
+            Some(place) => groups[*place].push(hit),
             None => {
-                first.insert(key, *position);
+                places.insert(key, groups.len());
+                groups.push(vec![hit]);
             }
         }
     }
-    duplicates
+    groups.truncate(limit);
+    groups
 }

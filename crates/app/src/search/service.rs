@@ -23,7 +23,7 @@ use super::encoders::Tier;
 use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
-use super::prepared::{Offers, Prepared, duplicates};
+use super::prepared::{Offers, Prepared, grouped};
 use super::request::{SearchCall, SearchReply, ToolCalled};
 
 /// How many answers are held for sessions that ask the same again.
@@ -330,41 +330,28 @@ impl Shared {
             quality,
             notes,
         } = judged;
-        let positions: Vec<usize> = hits.iter().map(|hit| hit.position).collect();
-        let same = duplicates(&prepared.by_words, &positions);
+        let groups = grouped(&prepared.by_words, hits, limit);
         let offered = call.offer.tools();
-        let tools = prepared.by_words.tools();
-        let mut found: Vec<Found<'_>> = Vec::new();
-        let mut at: Vec<usize> = Vec::new();
-        for hit in hits {
-            let tool = &offered[hit.position];
-            if let Some(first) = same.get(&hit.position) {
-                if let Some(place) = at.iter().position(|position| position == first) {
-                    found[place].same.push(&tool.name);
-                }
-                continue;
-            }
-            if found.len() >= limit {
-                continue;
-            }
-            at.push(hit.position);
-            found.push(Found {
-                name: &tool.name,
-                text: tools[hit.position].text(),
-                definition: &tool.definition,
-                score: hit.score,
-                same: Vec::new(),
-            });
-        }
+        let found: Vec<Found<'_>> = (groups.iter())
+            .filter_map(|group| {
+                let (first, same) = group.split_first()?;
+                Some(Found {
+                    name: &offered[first.position].name,
+                    text: prepared.by_words.tools()[first.position].text(),
+                    definition: &offered[first.position].definition,
+                    score: first.score,
+                    same: (same.iter())
+                        .map(|hit| offered[hit.position].name.as_str())
+                        .collect(),
+                })
+            })
+            .collect();
         let written = write(&found, notes, *quality, &self.rules.answer, &*self.counter);
-        let scored = found
-            .iter()
-            .zip(&at)
-            .take(written.n_tools)
-            .map(|(found, position)| ScoredTool {
-                tool: offered[*position].tool.clone(),
-                score: found.score,
-            });
+        let answered = groups.iter().take(written.n_tools).flatten();
+        let scored = answered.map(|hit| ScoredTool {
+            tool: offered[hit.position].tool.clone(),
+            score: hit.score,
+        });
         SearchReply {
             results: scored.collect(),
             text: written.text,

@@ -343,7 +343,7 @@ fn check_tool_name(name: &str) -> Result<(), ValidationError> {
     if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
         return Ok(());
     }
-    let message = "expected 1 to 64 letters, digits, hyphens and underscores";
+    let message = "expected 1 to 64 letters, digits, `_` and `-`";
     Err(ValidationError::new("tool_name").with_message(message.into()))
 }
 

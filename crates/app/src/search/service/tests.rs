@@ -238,12 +238,12 @@ async fn tools_that_are_the_same_are_answered_as_one_and_named() {
     let offer = Arc::new(Offer::new(tools, Vec::new()));
     let reply = search.search(call("read a file", &offer)).await;
     assert_eq!(
-        names(&reply)
-            .iter()
-            .filter(|name| **name == "read_file")
-            .count(),
-        1
+        names(&reply)[..2],
+        ["read_file", "read_file"],
+        "both were found"
     );
+    let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
+    assert_ne!(structured["matches"][1]["name"], "other__read_file");
     assert!(
         reply.text.contains("same as: other__read_file"),
         "{}",

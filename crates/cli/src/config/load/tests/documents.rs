@@ -211,6 +211,11 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "recording",
         "filtering",
         "search",
+        "search.encoder",
+        "search.encoder.remote",
+        "search.weights",
+        "search.rrf",
+        "search.quality",
         "limits",
         "logging",
     ];

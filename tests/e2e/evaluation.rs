@@ -1,0 +1,148 @@
+//! `riglm eval search`: the search measured on tools and queries of one's own.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use riglm_tests::{binary, process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const CATALOG: &str = r#"{"id":"read","server":"files","name":"read_file","description":"Reads a file","input_schema":{"type":"object","properties":{"path":{"type":"string"}}}}
+{"id":"mail","server":"mail","name":"send_mail","description":"Sends a letter to somebody"}
+{"id":"sky","server":"weather","name":"forecast","description":"Says what the weather will be like tomorrow"}
+"#;
+const QUERIES: &str = r#"{"qid":"1","query":"read the file /etc/hosts","gold":["read"]}
+{"qid":"2","query":"will it rain","gold":["sky"],"gold_any":[["sky","mail"]],"session":"s"}
+{"qid":"3","query":"write to my aunt","gold":["mail"],"unknown":1}
+"#;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new(catalog: &str, queries: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("catalog.jsonl"), catalog).unwrap();
+        std::fs::write(folder.path().join("queries.jsonl"), queries).unwrap();
+        Self(folder)
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let at = |name: &str| self.0.path().join(name);
+        let mut command = process::command(binary::riglm(), &["eval", "search"]);
+        command.arg("--catalog").arg(at("catalog.jsonl"));
+        command.arg("--queries").arg(at("queries.jsonl"));
+        command.arg("--data-dir").arg(at("data")).args(arguments);
+        let ended = tokio::time::timeout(Duration::from_mins(1), command.output());
+        ended.await.unwrap().unwrap()
+    }
+
+    async fn measured(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat()).await;
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Returns the exit code and what was said of a run that fails.
+    async fn refused(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.run(arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    }
+}
+
+#[tokio::test]
+async fn a_search_is_measured_with_and_without_an_encoder() {
+    let place = Place::new(CATALOG, QUERIES);
+    let none = place.measured(&["--encoder", "none"]).await;
+    let expected = [
+        "dataset",
+        "tools",
+        "queries",
+        "hit@1",
+        "r@1",
+        "r@3",
+        "r@5",
+        "r@10",
+        "r@15",
+        "r@20",
+        "mrr",
+        "ndcg@10",
+        "all@15",
+        "rank_ms_p50",
+        "rank_ms_p95",
+        "encode_ms_p50",
+        "encode_ms_p95",
+    ];
+    let keys: Vec<&String> = none.as_object().unwrap().keys().collect();
+    assert_eq!(keys, expected);
+    assert_eq!((&none["tools"], &none["queries"]), (&3.into(), &3.into()));
+    assert_eq!(none["encode_ms_p50"], 0.0);
+    let embedded = place.measured(&["--encoder", "embedded"]).await;
+    assert!(embedded["encode_ms_p95"].as_f64() > Some(0.0));
+    assert!(
+        embedded["mrr"].as_f64() > none["mrr"].as_f64(),
+        "{embedded} {none}"
+    );
+    assert_eq!(embedded["r@3"], 1.0);
+    let few = place.measured(&[
+        "--limit",
+        "1",
+        "--fusion",
+        "rrf",
+        "--history",
+        "leave-one-out",
+    ]);
+    assert_eq!(few.await["queries"], 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_measured_is_named() {
+    let place = Place::new(
+        CATALOG,
+        "{\"query\":\"x\",\"gold\":[\"read\"]}\n{\"gold\":[]}\n",
+    );
+    let (code, said) = place.refused(&[]).await;
+    assert_eq!(code, Some(1));
+    assert!(said.contains("queries.jsonl: line 2"), "{said}");
+    let place = Place::new(CATALOG, QUERIES);
+    let (code, said) = place.refused(&["--encoder", "no-such-model"]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("riglm model pull no-such-model"), "{said}");
+    let (code, _) = place.refused(&["--fusion", "magic"]).await;
+    assert_eq!(code, Some(2));
+}
+
+#[tokio::test]
+async fn a_model_with_a_truncated_file_is_refused_by_name() {
+    let place = Place::new(CATALOG, QUERIES);
+    let model = place.0.path().join("model");
+    std::fs::create_dir(&model).unwrap();
+    let write =
+        |name: &str, text: &str| std::fs::write(Path::new(&model).join(name), text).unwrap();
+    write("config.json", "{}");
+    write("tokenizer.json", "{}");
+    write("model.safetensors", "short");
+    let digest = "0".repeat(64);
+    let file = |name: &str, bytes: u64| {
+        format!(r#"{{"name":"{name}","bytes":{bytes},"sha256":"{digest}"}}"#)
+    };
+    let files = [
+        file("config.json", 2),
+        file("tokenizer.json", 2),
+        file("model.safetensors", 99),
+    ];
+    write(
+        "manifest.json",
+        &format!(
+            r#"{{"name":"mine","form":"bert","dimension":384,"max_tokens":256,"licence":"MIT","files":[{}]}}"#,
+            files.join(",")
+        ),
+    );
+    let (code, said) = place.refused(&["--encoder", model.to_str().unwrap()]).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("model.safetensors") && said.contains("99"),
+        "{said}"
+    );
+}
