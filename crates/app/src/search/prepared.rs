@@ -136,12 +136,12 @@ pub(super) fn grouped<'a>(index: &ToolIndex, hits: &'a [Hit], limit: usize) -> V
         let text = index.tools()[hit.position].text();
         let description = text.description.trim();
         let key = (text.name.as_str(), description, text.signature());
-        match places.get(&key).filter(|_| !description.is_empty()) {
-            Some(place) => groups[*place].push(hit),
-            None => {
-                places.insert(key, groups.len());
-                groups.push(vec![hit]);
-            }
+        let known = places.get(&key).filter(|_| !description.is_empty());
+        if let Some(place) = known {
+            groups[*place].push(hit);
+        } else {
+            places.insert(key, groups.len());
+            groups.push(vec![hit]);
         }
     }
     groups.truncate(limit);

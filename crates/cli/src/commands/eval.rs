@@ -79,7 +79,7 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
 /// Tells on standard error what is being done, now and then.
 fn told(what: &str, done: usize, all: usize) {
     const EVERY: usize = 500;
-    if done % EVERY == 0 || (done == all && all > EVERY) {
+    if done.is_multiple_of(EVERY) || (done == all && all > EVERY) {
         note(&format!("{what}: {done} of {all}"));
     }
 }
