@@ -321,6 +321,21 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_a_server_of_vectors_is_not_shown() {
+        let lines = shown(
+            "[search.encoder]\nmodel = \"remote\"\n[search.encoder.remote]\n\
+             url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\napi_key = \"hunter2\"\n",
+            &[],
+        );
+        assert!(
+            line(&lines, "search.encoder.remote.api_key")
+                .0
+                .contains(REDACTED)
+        );
+        assert!(lines.iter().all(|(_, value, _)| !value.contains("hunter2")));
+    }
+
+    #[test]
     fn the_address_of_a_database_is_shown_without_what_is_secret() {
         let value = |url: &str| {
             let file = format!("[storage.postgres]\nurl = {url:?}\n");

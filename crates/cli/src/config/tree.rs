@@ -3,7 +3,14 @@
 use config::{Map, Value, ValueKind};
 
 /// The parts of a path that lead to a secret: every value at or under them is one.
-const SECRET_PARTS: [&str; 5] = ["token", "client_secret", "headers", "env", "keys"];
+const SECRET_PARTS: [&str; 6] = [
+    "token",
+    "client_secret",
+    "api_key",
+    "headers",
+    "env",
+    "keys",
+];
 
 /// Returns the path of `part` under `key`, with a dot where both are there.
 pub(super) fn join(key: &str, part: &str) -> String {
