@@ -7,6 +7,8 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
 
@@ -26,11 +28,15 @@ async fn upstream() -> Upstream {
 struct Line {
     riglm: Riglm,
     client: RawClient,
+    control: u16,
 }
 
 async fn line(data_dir: &Path) -> Line {
+    let control = free_port();
+    let address = format!("127.0.0.1:{control}");
+    let arguments = ["--strategy", "prediction", "--control", &address];
     let options = Options {
-        arguments: vec!["--strategy".into(), "prediction".into()],
+        arguments: arguments.map(str::to_owned).to_vec(),
         environment: vec![("RIGLM__LOGGING__LEVEL".into(), "debug".into())],
         ..Options::default()
     };
@@ -43,7 +49,11 @@ async fn line(data_dir: &Path) -> Line {
         .process
         .line(Duration::from_mins(1), "vectors of the tools", is_ready)
         .await;
-    Line { riglm, client }
+    Line {
+        riglm,
+        client,
+        control,
+    }
 }
 
 impl Line {
@@ -58,6 +68,18 @@ impl Line {
         let names = matches.iter().map(|found| found["name"].as_str());
         names.flatten().map(str::to_owned).collect()
     }
+}
+
+#[tokio::test]
+async fn health_names_the_encoder_whose_vectors_searches_have() {
+    let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let line = line(data_dir.path()).await;
+    let url = format!("http://127.0.0.1:{}/health", line.control);
+    let url = url.parse().expect("an address");
+    let answer = plain_http::exchange(http::Method::GET, &url, &[], "").await;
+    let health: Value = serde_json::from_str(&answer.expect("an answer").body).expect("JSON");
+    assert_eq!(health["encoders"][0]["state"], "ready", "{health}");
+    assert_eq!(health["status"], "ok", "{health}");
 }
 
 #[tokio::test]

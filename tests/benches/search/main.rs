@@ -6,7 +6,10 @@
 //!
 //! `DIR` has the models, as `DATA_DIR/models` does. The first row is a program that does not search,
 //! whose memory is what the others are compared with.
-#![expect(clippy::panic, reason = "arguments that are not understood end the bench")]
+#![expect(
+    clippy::panic,
+    reason = "arguments that are not understood end the bench"
+)]
 
 #[expect(dead_code, reason = "the other benches start a server that echoes")]
 #[path = "../proxy_overhead/process.rs"]
