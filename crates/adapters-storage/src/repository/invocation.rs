@@ -130,6 +130,13 @@ macro_rules! select_newest {
     };
 }
 
+/// Parameters: the contexts, nothing, limit.
+const SELECT_AFTER: Statement = select_newest!(
+    "WHERE context IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[0]'))",
+    "WHERE context IN (
+        SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0))"
+);
+
 /// A statement that counts the calls that fit a condition, with the same parameters.
 macro_rules! count {
     ($sqlite:literal, $postgres:literal) => {
@@ -232,6 +239,16 @@ impl InvocationRepository for Store {
         let newest: Vec<Row> = database
             .rows(&filtered!(filter, select_newest), &parameter)
             .await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+
+    async fn calls_after(
+        &self,
+        contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (contexts, (), u32::MAX);
+        let newest: Vec<Row> = database.rows(&SELECT_AFTER, &parameter).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::id::{SessionId, ToolName};
+use riglm_domain::id::{ContextId, SessionId, ToolName};
 use riglm_domain::invocation::InvocationSummary;
 
 use super::StoreError;
@@ -30,6 +30,17 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         &self,
         filter: &InvocationFilter,
         limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError>;
+
+    /// Returns the calls that followed these contexts, oldest first by identifier. Calls in flight
+    /// are among them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn calls_after(
+        &self,
+        contexts: &[ContextId],
     ) -> Result<Vec<InvocationSummary>, StoreError>;
 
     /// Returns how many calls fit, those in flight included.
