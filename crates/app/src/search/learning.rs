@@ -1,49 +1,37 @@
 //! What searches and calls teach: which tools were used after which texts, and with which others.
 
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
-use riglm_domain::principal::Principal;
+use riglm_domain::invocation::ToolSource;
 use riglm_domain::retrieval::UsageHistory;
-use riglm_domain::tool::{ToolKey, ToolRef};
+use riglm_domain::tool::ToolKey;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions};
 
-/// How many principals are remembered at a time; one that comes back is read from the store.
-const MAX_PRINCIPALS: usize = 256;
+use super::request::ToolCalled;
+
 /// How many sessions are followed at a time.
 const MAX_SESSIONS: usize = 10_000;
 /// The most tools of one session that count.
 const MAX_SESSION_TOOLS: usize = 128;
+/// How many searches of a session are remembered for calls that began before the newest one.
+const MAX_SESSION_SEARCHES: usize = 8;
 /// How long a search says what the following calls are for.
-pub(super) const SEARCH_LASTS: SignedDuration = SignedDuration::from_mins(10);
-/// How much a call tells of the text before it.
-const AFTER_SEARCH: f32 = 1.0;
-const NOT_AMONG_RESULTS: f32 = 0.6;
-const FAILED: f32 = -0.2;
+const SEARCH_LASTS: SignedDuration = SignedDuration::from_mins(10);
 
-/// The text that a session searched for last.
-#[derive(Clone, Debug)]
-struct LastSearch {
-    /// Its vector, centred.
-    text: Embedding,
-    at: Timestamp,
-    results: Vec<ToolKey>,
-}
-
-#[derive(Debug, Default)]
-struct SessionState {
-    search: Option<LastSearch>,
-    tools: Vec<ToolKey>,
-}
-
-/// What is known of principals and sessions.
-#[derive(Debug)]
-pub(super) struct Learning {
-    histories: LruCache<Principal, UsageHistory>,
-    sessions: LruCache<SessionId, SessionState>,
+/// Returns how much a call tells of the text before it: of a tool that only the search had named
+/// most, of one that the client knew anyway less, and of one that failed the opposite.
+fn trust(source: ToolSource, is_ok: bool) -> f32 {
+    match (is_ok, source) {
+        (false, _) => -0.2,
+        (true, ToolSource::Found) => 1.0,
+        (true, ToolSource::Shown | ToolSource::Hidden) => 0.6,
+    }
 }
 
 /// What the store has counted of a principal.
@@ -54,121 +42,135 @@ pub(super) struct Counted {
     pub(super) pairs: Vec<ToolCooccurrence>,
 }
 
-/// A call that followed a text.
+/// A text that was searched for, and the calls that followed.
 #[derive(Debug)]
 pub(super) struct UseAfterText {
     /// The vector of the text, centred.
     pub(super) text: Embedding,
     pub(super) given_at: Timestamp,
-    pub(super) tool: ToolKey,
-    pub(super) is_ok: bool,
+    /// The tools, where each was known from, and whether the call went well.
+    pub(super) calls: Vec<(ToolKey, ToolSource, bool)>,
 }
 
-impl Default for Learning {
+/// Returns the history of a principal, as the store has it.
+pub(super) fn history(counted: &Counted, uses: &[UseAfterText]) -> UsageHistory {
+    let mut history = UsageHistory::new(UsageHistory::MAX_MEMORIES);
+    for tool in &counted.frequencies {
+        history.count_calls(tool.tool.key(), count(tool.n_calls));
+    }
+    for tool in &counted.sessions {
+        history.count_sessions(tool.tool.key(), count(tool.n_sessions));
+    }
+    for pair in &counted.pairs {
+        history.count_together(pair.tool_a.key(), pair.tool_b.key(), count(pair.count));
+    }
+    for text in uses {
+        let calls = text.calls.iter();
+        let used: Vec<(ToolKey, f32)> = calls
+            .map(|(tool, source, is_ok)| (*tool, trust(*source, *is_ok)))
+            .collect();
+        history.remember_all(&text.text, &used, text.given_at, 0);
+    }
+    history
+}
+
+/// What a call teaches.
+#[derive(Clone, Debug)]
+pub(super) struct Lesson {
+    tool: ToolKey,
+    /// The tools that the session had used before; `None` if this one was among them.
+    others: Option<Vec<ToolKey>>,
+    /// The text that the call belongs to, and how much it tells of it.
+    text: Option<(Embedding, f32)>,
+    at: Timestamp,
+}
+
+impl Lesson {
+    /// Adds what it says to a history.
+    pub(super) fn teach(&self, history: &mut UsageHistory) {
+        history.count_calls(self.tool, 1.0);
+        if let Some(others) = &self.others {
+            history.count_sessions(self.tool, 1.0);
+            for other in others {
+                history.count_together(*other, self.tool, 1.0);
+            }
+        }
+        if let Some((text, trust)) = &self.text {
+            history.remember(text, (self.tool, *trust), self.at, 0);
+        }
+    }
+}
+
+/// A text that a session searched for.
+#[derive(Clone, Debug)]
+struct PastSearch {
+    /// Its vector, centred.
+    text: Embedding,
+    at: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct SessionState {
+    /// The oldest one first.
+    searches: VecDeque<PastSearch>,
+    tools: Vec<ToolKey>,
+}
+
+/// What sessions searched for and used.
+#[derive(Debug)]
+pub(super) struct Sessions(Mutex<LruCache<SessionId, SessionState>>);
+
+impl Default for Sessions {
     fn default() -> Self {
-        let cache = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
-        Self {
-            histories: LruCache::new(cache(MAX_PRINCIPALS)),
-            sessions: LruCache::new(cache(MAX_SESSIONS)),
-        }
+        let n = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
+        Self(Mutex::new(LruCache::new(n)))
     }
 }
 
-impl Learning {
-    /// Returns whether something is known of a principal, be it that there is nothing.
-    pub(super) fn knows(&self, principal: &Principal) -> bool {
-        self.histories.contains(principal)
+impl Sessions {
+    /// Returns the tools that a session has used.
+    pub(super) fn tools(&self, session: SessionId) -> Vec<ToolKey> {
+        let mut sessions = self.lock();
+        let state = sessions.get(&session);
+        state.map(|state| state.tools.clone()).unwrap_or_default()
     }
 
-    /// Returns what is known of a principal, and the tools that the session has used.
-    pub(super) fn of(
-        &mut self,
-        principal: &Principal,
-        session: SessionId,
-    ) -> (Option<&UsageHistory>, Vec<ToolKey>) {
-        let state = self.sessions.get(&session);
-        let tools = state.map(|state| state.tools.clone()).unwrap_or_default();
-        (self.histories.get(principal), tools)
+    /// Notes what a session searched for.
+    pub(super) fn searched(&self, session: SessionId, text: Embedding, at: Timestamp) {
+        let mut sessions = self.lock();
+        let state = sessions.get_or_insert_mut(session, SessionState::default);
+        state.searches.push_back(PastSearch { text, at });
+        if state.searches.len() > MAX_SESSION_SEARCHES {
+            state.searches.pop_front();
+        }
     }
 
-    /// Takes over what the store has counted of a principal, unless something is known by now.
-    pub(super) fn load(&mut self, principal: &Principal, counted: &Counted) {
-        if self.knows(principal) {
-            return;
-        }
-        let mut history = UsageHistory::new(UsageHistory::MAX_MEMORIES);
-        for tool in &counted.frequencies {
-            history.count_calls(tool.tool.key(), count(tool.n_calls));
-        }
-        for tool in &counted.sessions {
-            history.count_sessions(tool.tool.key(), count(tool.n_sessions));
-        }
-        for pair in &counted.pairs {
-            history.count_together(pair.tool_a.key(), pair.tool_b.key(), count(pair.count));
-        }
-        self.histories.put(principal.clone(), history);
-    }
-
-    /// Remembers what the store has of a principal's texts and the calls that followed.
-    pub(super) fn remember(&mut self, principal: &Principal, uses: &[UseAfterText]) {
-        let Some(history) = self.histories.get_mut(principal) else {
-            return;
+    /// Notes that a call of a session ended, and returns what it teaches: it belongs to the newest
+    /// search from before its beginning.
+    pub(super) fn called(&self, event: &ToolCalled, now: Timestamp) -> Lesson {
+        let tool = event.tool.key();
+        let mut sessions = self.lock();
+        let state = sessions.get_or_insert_mut(event.session, SessionState::default);
+        let is_fresh = |it: &&PastSearch| {
+            it.at <= event.began_at && event.began_at.duration_since(it.at) <= SEARCH_LASTS
         };
-        for call in uses {
-            let trust = if call.is_ok { AFTER_SEARCH } else { FAILED };
-            history.remember(&call.text, (call.tool, trust), call.given_at, 0);
-        }
-    }
-
-    /// Notes what a session searched for and was answered.
-    pub(super) fn searched(
-        &mut self,
-        session: SessionId,
-        text: Embedding,
-        at: Timestamp,
-        results: Vec<ToolKey>,
-    ) {
-        let state = self
-            .sessions
-            .get_or_insert_mut(session, SessionState::default);
-        state.search = Some(LastSearch { text, at, results });
-    }
-
-    /// Notes that a call of a session ended.
-    pub(super) fn called(
-        &mut self,
-        session: SessionId,
-        principal: &Principal,
-        (tool, is_ok): (&ToolRef, bool),
-        now: Timestamp,
-    ) {
-        let tool = tool.key();
-        let state = self
-            .sessions
-            .get_or_insert_mut(session, SessionState::default);
+        let search = state.searches.iter().rev().find(is_fresh);
+        let text = search.map(|it| (it.text.clone(), trust(event.source, event.is_ok)));
         let is_new = !state.tools.contains(&tool) && state.tools.len() < MAX_SESSION_TOOLS;
-        // What was not read from the store yet will be, with this call among it.
-        if let Some(history) = self.histories.get_mut(principal) {
-            history.count_calls(tool, 1.0);
-            if is_new {
-                history.count_sessions(tool, 1.0);
-                for other in &state.tools {
-                    history.count_together(*other, tool, 1.0);
-                }
-            }
-            let search = state.search.as_ref();
-            if let Some(search) = search.filter(|it| now.duration_since(it.at) <= SEARCH_LASTS) {
-                let trust = match (is_ok, search.results.contains(&tool)) {
-                    (false, _) => FAILED,
-                    (true, true) => AFTER_SEARCH,
-                    (true, false) => NOT_AMONG_RESULTS,
-                };
-                history.remember(&search.text, (tool, trust), now, 0);
-            }
-        }
+        let others = is_new.then(|| state.tools.clone());
         if is_new {
             state.tools.push(tool);
         }
+        Lesson {
+            tool,
+            others,
+            text,
+            at: now,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<SessionId, SessionState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

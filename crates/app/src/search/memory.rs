@@ -1,26 +1,37 @@
 //! What is remembered of principals, read from the store when it is needed.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use lru::LruCache;
 use riglm_domain::context::ContextSource;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::ContextId;
-use riglm_domain::invocation::{InvocationSummary, Outcome};
+use riglm_domain::id::{ContextId, SessionId};
+use riglm_domain::invocation::{InvocationSummary, Outcome, ToolSource};
 use riglm_domain::principal::Principal;
-use riglm_domain::tool::ToolRef;
+use riglm_domain::retrieval::UsageHistory;
+use riglm_domain::tool::{ToolKey, ToolRef};
 use riglm_ports::analytics::{
     ContextRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
 };
 
 use super::encoders::Tier;
-use super::learning::{Counted, Learning, UseAfterText};
+use super::learning::{Counted, Lesson, Sessions, UseAfterText, history};
+use super::request::ToolCalled;
 
 /// How far back calls are counted.
 const COUNTED: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How many of the newest texts of a principal are read.
 const MAX_TEXTS: u32 = 2_000;
+/// How many principals are remembered at a time; one that comes back is read from the store.
+const MAX_PRINCIPALS: usize = 256;
+/// After this time what is remembered of a principal is read again: other processes learn too, and
+/// what was deleted is to be forgotten.
+const READ_ANEW_AFTER: SignedDuration = SignedDuration::from_mins(10);
+/// The most calls that are noted while the store is being read.
+const MAX_MEANWHILE: usize = 1_000;
 
 /// Where what was recorded is read.
 #[derive(Clone, Debug)]
@@ -35,46 +46,152 @@ pub struct SearchStores {
     pub invocations: Arc<dyn InvocationRepository>,
 }
 
-/// The memories of all principals.
+/// What is known of one principal.
+#[derive(Debug, Default)]
+struct Remembered(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` until the store was read.
+    history: Option<Arc<UsageHistory>>,
+    read_at: Option<Timestamp>,
+    is_reading: bool,
+    /// What was learned while the store is being read.
+    meanwhile: Vec<Lesson>,
+}
+
+impl Remembered {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The memories of all principals, each behind a lock of its own: nobody waits for what is done
+/// with somebody else's.
 #[derive(Debug)]
 pub(super) struct Memories {
-    learning: Mutex<Learning>,
+    principals: Mutex<LruCache<Principal, Arc<Remembered>>>,
+    sessions: Sessions,
     stores: Option<SearchStores>,
 }
 
 impl Memories {
     pub(super) fn new(stores: Option<SearchStores>) -> Self {
+        let n = NonZeroUsize::new(MAX_PRINCIPALS).unwrap_or(NonZeroUsize::MIN);
         Self {
-            learning: Mutex::default(),
+            principals: Mutex::new(LruCache::new(n)),
+            sessions: Sessions::default(),
             stores,
         }
     }
 
-    pub(super) fn learning(&self) -> MutexGuard<'_, Learning> {
-        self.learning.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+    /// Returns whether something is known of a principal, be it that there is nothing.
     pub(super) fn knows(&self, principal: &Principal) -> bool {
-        self.learning().knows(principal)
+        let known = self.known(principal);
+        known.is_some_and(|known| known.state().history.is_some())
     }
 
-    /// Reads what the store has of a principal: counts first, then texts, which need the encoders
-    /// that made their vectors. A store that fails is asked again at the next search.
-    pub(super) async fn load(&self, principal: &Principal, tiers: &[Tier], now: Timestamp) {
-        let read = async {
-            let Some(stores) = &self.stores else {
-                self.learning().load(principal, &Counted::default());
-                return Ok(());
-            };
-            let counted = counted(stores, principal, now).await?;
-            self.learning().load(principal, &counted);
-            let uses = uses(stores, principal, tiers).await?;
-            self.learning().remember(principal, &uses);
-            Ok::<_, StoreError>(())
+    /// Returns whether the store is to be read for a principal: it was not, or some time ago, as
+    /// what it has changes without this process too. Who is told so reads it.
+    pub(super) fn begin_reading(&self, principal: &Principal, now: Timestamp) -> bool {
+        let known = {
+            let mut principals = self.lock();
+            Arc::clone(principals.get_or_insert(principal.clone(), Arc::default))
         };
-        if let Err(error) = read.await {
-            tracing::debug!("what was used before could not be read: {error}");
+        let mut state = known.state();
+        let is_fresh = state.read_at.is_some_and(|read_at| {
+            self.stores.is_none() || now.duration_since(read_at) < READ_ANEW_AFTER
+        });
+        if is_fresh || state.is_reading {
+            return false;
         }
+        state.is_reading = true;
+        true
+    }
+
+    /// Reads what the store has of a principal. A store that fails is asked again at the next
+    /// search.
+    pub(super) async fn read(&self, principal: &Principal, tiers: &[Tier], now: Timestamp) {
+        let read = self.history_of(principal, tiers, now).await;
+        let Some(known) = self.known(principal) else {
+            return;
+        };
+        let mut state = known.state();
+        state.is_reading = false;
+        let meanwhile = std::mem::take(&mut state.meanwhile);
+        match read {
+            Ok(mut history) => {
+                for lesson in meanwhile {
+                    lesson.teach(&mut history);
+                }
+                state.history = Some(Arc::new(history));
+                state.read_at = Some(now);
+            }
+            Err(error) => {
+                tracing::debug!("what was used before could not be read: {error}");
+            }
+        }
+    }
+
+    /// Calls `work` with what is known of a principal, and the tools that the session has used.
+    pub(super) fn with_history<T>(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        work: impl FnOnce(Option<&UsageHistory>, &[ToolKey]) -> T,
+    ) -> T {
+        let tools = self.sessions.tools(session);
+        let known = self.known(principal);
+        let history = known.and_then(|known| known.state().history.clone());
+        work(history.as_deref(), &tools)
+    }
+
+    /// Notes what a session searched for.
+    pub(super) fn searched(&self, session: SessionId, text: Embedding, at: Timestamp) {
+        self.sessions.searched(session, text, at);
+    }
+
+    /// Learns from a call that ended.
+    pub(super) fn called(&self, event: &ToolCalled, now: Timestamp) {
+        let lesson = self.sessions.called(event, now);
+        // What was not read from the store yet will be, with this call among it.
+        let Some(known) = self.known(&event.principal) else {
+            return;
+        };
+        let mut state = known.state();
+        if let Some(history) = &mut state.history {
+            lesson.teach(Arc::make_mut(history));
+        }
+        if state.is_reading && state.meanwhile.len() < MAX_MEANWHILE {
+            state.meanwhile.push(lesson);
+        }
+    }
+
+    async fn history_of(
+        &self,
+        principal: &Principal,
+        tiers: &[Tier],
+        now: Timestamp,
+    ) -> Result<UsageHistory, StoreError> {
+        let Some(stores) = &self.stores else {
+            return Ok(UsageHistory::new(UsageHistory::MAX_MEMORIES));
+        };
+        let counted = counted(stores, principal, now).await?;
+        let uses = uses(stores, principal, tiers).await?;
+        // Thousands of texts are compared with each other.
+        let made = tokio::task::spawn_blocking(move || history(&counted, &uses));
+        // The runtime is ending.
+        Ok(made.await.unwrap_or_else(|_| UsageHistory::new(0)))
+    }
+
+    fn known(&self, principal: &Principal) -> Option<Arc<Remembered>> {
+        self.lock().get(principal).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<Principal, Arc<Remembered>>> {
+        self.principals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,7 +209,7 @@ async fn counted(
     })
 }
 
-/// Returns the calls that followed searches, oldest first.
+/// Returns the searches with the calls that followed them, oldest first.
 async fn uses(
     stores: &SearchStores,
     principal: &Principal,
@@ -117,18 +234,33 @@ async fn uses(
     }
     let ids: Vec<ContextId> = texts.keys().copied().collect();
     let calls = stores.invocations.calls_after(&ids).await?;
-    let followed = |call: InvocationSummary| {
-        let (text, given_at) = texts.get(&call.invocation.context?)?.clone();
-        let tool = ToolRef {
-            upstream: call.invocation.upstream,
-            tool: call.invocation.tool,
+    let mut by_text: BTreeMap<ContextId, Vec<(ToolKey, ToolSource, bool)>> = BTreeMap::new();
+    for InvocationSummary {
+        invocation: call,
+        end,
+        ..
+    } in calls
+    {
+        let (Some(context), Some(end)) = (call.context, end) else {
+            continue;
         };
+        if matches!(end.outcome, Outcome::Cancelled | Outcome::Unknown) {
+            continue;
+        }
+        let tool = ToolRef {
+            upstream: call.upstream,
+            tool: call.tool,
+        };
+        let used = (tool.key(), call.source, end.outcome == Outcome::Ok);
+        by_text.entry(context).or_default().push(used);
+    }
+    let followed = |(id, (text, given_at)): (ContextId, (Embedding, Timestamp))| {
+        let calls = by_text.remove(&id)?;
         Some(UseAfterText {
             text,
             given_at,
-            tool: tool.key(),
-            is_ok: call.end?.outcome == Outcome::Ok,
+            calls,
         })
     };
-    Ok(calls.into_iter().filter_map(followed).collect())
+    Ok(texts.into_iter().filter_map(followed).collect())
 }

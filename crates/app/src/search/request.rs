@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::{ContextId, SessionId};
+use riglm_domain::id::SessionId;
+use riglm_domain::invocation::ToolSource;
 use riglm_domain::principal::Principal;
 use riglm_domain::search::{ScoredTool, SearchQuality};
 use riglm_domain::tool::ToolRef;
@@ -53,6 +55,8 @@ pub struct ToolCalled {
     pub tool: ToolRef,
     /// Whether it was answered with a result that is no error.
     pub is_ok: bool,
-    /// The text that the call belongs to.
-    pub context: Option<ContextId>,
+    /// Where the client knew the tool from.
+    pub source: ToolSource,
+    /// When the call began.
+    pub began_at: Timestamp,
 }

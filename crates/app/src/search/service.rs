@@ -188,9 +188,7 @@ impl ToolSearch {
                 ..known.clone()
             };
         }
-        if !shared.memories.knows(&call.principal) {
-            self.load(&call.principal).await;
-        }
+        self.remember(&call.principal).await;
         let prepared = shared.prepared(&call.offer).await;
         if !(0..shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
             self.learn_offer(&call.offer);
@@ -202,12 +200,7 @@ impl ToolSearch {
 
     /// Learns from a call.
     pub fn called(&self, event: &ToolCalled) {
-        let now = self.shared.clock.now();
-        let call = (&event.tool, event.is_ok);
-        self.shared
-            .memories
-            .learning()
-            .called(event.session, &event.principal, call, now);
+        self.shared.memories.called(event, self.shared.clock.now());
     }
 
     /// Waits until what goes on in the background is done.
@@ -217,18 +210,24 @@ impl ToolSearch {
         self.tasks.reopen();
     }
 
-    /// Reads what the store has of a principal. A search does not wait long for it: the next one
-    /// has it.
-    async fn load(&self, principal: &Principal) {
+    /// Reads what the store has of a principal, where that was not done lately. A search does not
+    /// wait long for it: the next one has it.
+    async fn remember(&self, principal: &Principal) {
         const PATIENCE: Duration = Duration::from_millis(50);
         let shared = Arc::clone(&self.shared);
+        let now = shared.clock.now();
+        if !shared.memories.begin_reading(principal, now) {
+            return;
+        }
+        let is_known = shared.memories.knows(principal);
         let principal = principal.clone();
-        let loading = self.tasks.spawn(async move {
-            let now = shared.clock.now();
-            shared.memories.load(&principal, &shared.tiers, now).await;
+        let reading = self.tasks.spawn(async move {
+            shared.memories.read(&principal, &shared.tiers, now).await;
         });
-        // Later is not too late.
-        let _ = tokio::time::timeout(PATIENCE, loading).await;
+        if !is_known {
+            // Later is not too late.
+            let _ = tokio::time::timeout(PATIENCE, reading).await;
+        }
     }
 }
 
@@ -304,11 +303,8 @@ impl Shared {
         let judged = Judged::new(text, hits, quality, &call.offer, &self.rules);
         let mut reply = self.written(call, prepared, &judged, limit);
         if let Some(encoded) = encoded.into_iter().next() {
-            let results = reply.results.iter().map(|result| result.tool.key());
-            let results = results.collect();
             let now = self.clock.now();
-            let mut learning = self.memories.learning();
-            learning.searched(call.session, encoded.centred, now, results);
+            self.memories.searched(call.session, encoded.centred, now);
             reply.query_vector = Some(encoded.raw);
         }
         reply
@@ -316,15 +312,16 @@ impl Shared {
 
     /// Ranks the tools, with what is known of the principal. More than asked for: some collapse.
     fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex, limit: usize) -> Vec<Hit> {
-        let mut learning = self.memories.learning();
-        let (history, session_tools) = learning.of(&call.principal, call.session);
-        let past = history.map(|history| Past {
-            history,
-            session_tools: &session_tools,
-            now: self.clock.now(),
-            without: None,
-        });
-        index.rank(query, &self.rules.ranking, past, limit * 2)
+        let memories = &self.memories;
+        memories.with_history(&call.principal, call.session, |history, session_tools| {
+            let past = history.map(|history| Past {
+                history,
+                session_tools,
+                now: self.clock.now(),
+                without: None,
+            });
+            index.rank(query, &self.rules.ranking, past, limit * 2)
+        })
     }
 
     fn written(

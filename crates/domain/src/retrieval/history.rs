@@ -39,11 +39,42 @@ impl Default for HistoryWeights {
 #[derive(Clone, Debug, PartialEq)]
 struct Memory {
     text: Embedding,
-    /// Tools with how much their use is trusted: 1 after a search, negative after a failure.
-    used: Vec<(ToolKey, f32)>,
+    used: Vec<(ToolKey, Trust)>,
     at: Timestamp,
     /// Who remembers it: [`UsageHistory::memory`] can leave one out.
     source: u64,
+}
+
+impl Memory {
+    fn add(&mut self, used: &[(ToolKey, f32)]) {
+        for (tool, trust) in used {
+            let at = self.used.iter().position(|(known, _)| known == tool);
+            let at = at.unwrap_or_else(|| {
+                self.used.push((*tool, Trust::default()));
+                self.used.len() - 1
+            });
+            self.used[at].1.add(*trust);
+        }
+    }
+}
+
+/// How much the uses of a tool after a text are trusted, on average: 1 after a search, negative
+/// after failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Trust {
+    sum: f64,
+    n: f64,
+}
+
+impl Trust {
+    fn add(&mut self, trust: f32) {
+        self.sum += f64::from(trust);
+        self.n += 1.0;
+    }
+
+    fn mean(self) -> f64 {
+        self.sum / f64::max(self.n, 1.0)
+    }
 }
 
 /// What one principal used before: texts with the tools that followed, and counts of sessions.
@@ -110,23 +141,29 @@ impl UsageHistory {
     /// Remembers that a tool was used after a text. `text` is its vector, centred, which is
     /// compared with those of the same model only; `trust` says how much that tells: 1 for a call
     /// after a search, less for one without, negative for one that failed.
-    pub fn remember(
+    pub fn remember(&mut self, text: &Embedding, used: (ToolKey, f32), at: Timestamp, source: u64) {
+        self.remember_all(text, &[used], at, source);
+    }
+
+    /// As [`Self::remember`], for all that was used after a text. What is said of a tool several
+    /// times counts on average.
+    pub fn remember_all(
         &mut self,
         text: &Embedding,
-        (tool, trust): (ToolKey, f32),
+        used: &[(ToolKey, f32)],
         at: Timestamp,
         source: u64,
     ) {
+        if used.is_empty() {
+            return;
+        }
         let same = self.memories.iter_mut().rev().find(|memory| {
             let is_known = memory.source == source && memory.text == *text;
             is_known || self.merges && nearness(&memory.text, text) > Self::SAME
         });
         if let Some(memory) = same {
             memory.at = memory.at.max(at);
-            match memory.used.iter_mut().find(|(used, _)| *used == tool) {
-                Some((_, held)) => *held = held.max(trust),
-                None => memory.used.push((tool, trust)),
-            }
+            memory.add(used);
             return;
         }
         if self.memories.len() >= self.capacity {
@@ -135,12 +172,14 @@ impl UsageHistory {
                 self.memories.swap_remove(oldest);
             }
         }
-        self.memories.push(Memory {
+        let mut memory = Memory {
             text: text.clone(),
-            used: vec![(tool, trust)],
+            used: Vec::new(),
             at,
             source,
-        });
+        };
+        memory.add(used);
+        self.memories.push(memory);
     }
 
     /// Counts `n` calls of a tool.
@@ -190,7 +229,7 @@ impl UsageHistory {
             total += weight;
             for (tool, trust) in &memory.used {
                 let (unused, support) = tools.entry(*tool).or_insert((1.0, 0.0));
-                *unused *= 1.0 - f64::from(*trust) * weight;
+                *unused *= 1.0 - trust.mean() * weight;
                 *support += weight;
             }
         }
@@ -318,6 +357,21 @@ mod tests {
         assert!(after < before, "{after} {before}");
         history.remember(&text([0.0, 1.0]), (B, -0.2), day(0), 2);
         assert!(remembered(&history, &text([0.0, 1.0]), day(0))[&B].abs() < 1e-9);
+    }
+
+    #[test]
+    fn failures_after_the_same_text_take_back_what_a_success_said() {
+        let mut history = UsageHistory::new(10);
+        let same = text([1.0, 0.0]);
+        history.remember(&same, (A, 1.0), day(0), 0);
+        let before = remembered(&history, &same, day(0))[&A];
+        history.remember_all(&same, &[(A, -0.2), (A, -0.2)], day(0), 0);
+        let after = remembered(&history, &same, day(0))[&A];
+        assert!(after < before / 2.0, "{after} {before}");
+        for _ in 0..8 {
+            history.remember(&same, (A, -0.2), day(0), 0);
+        }
+        assert!(remembered(&history, &same, day(0))[&A].abs() < 1e-9);
     }
 
     #[test]

@@ -28,11 +28,22 @@ impl Relay {
         let name = params.name().unwrap_or_default();
         let tool = ToolName::from(name.as_ref());
         let is_hidden = self.state().hidden.contains(&tool);
-        let lesson = self.lesson(&tool);
+        let searched = self.shared.search_tool.as_ref().map(|_| ToolRef {
+            upstream: self.upstream().clone(),
+            tool: tool.clone(),
+        });
         let was_found = || {
-            let lesson = lesson.as_ref();
-            lesson.is_some_and(|lesson| self.caller.search.has_found(&lesson.tool))
+            let searched = searched.as_ref();
+            searched.is_some_and(|tool| self.caller.search.has_found(tool))
         };
+        let source = match is_hidden {
+            true if was_found() => ToolSource::Found,
+            true => ToolSource::Hidden,
+            false => ToolSource::Shown,
+        };
+        let context = searched
+            .as_ref()
+            .and_then(|_| self.caller.search.context(Instant::now()));
         let continued = self.continued(params);
         let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
@@ -44,12 +55,8 @@ impl Relay {
             started_at,
             sequence,
             continues: continued.map(|call| call.first),
-            source: match is_hidden {
-                true if was_found() => ToolSource::Found,
-                true => ToolSource::Hidden,
-                false => ToolSource::Shown,
-            },
-            context: lesson.as_ref().and_then(|lesson| lesson.context),
+            source,
+            context,
             request_bytes: message.raw().len(),
         };
         let opened = self.shared.recorder.call_opened(details).await;
@@ -60,20 +67,14 @@ impl Relay {
         Ok(CallRow {
             id,
             call: LogicalCall { first, sequence },
-            lesson,
+            lesson: searched.map(|tool| {
+                Box::new(Lesson {
+                    tool,
+                    source,
+                    began_at: started_at,
+                })
+            }),
         })
-    }
-
-    /// Returns what the search is told of a call when it ends, where tools are searched.
-    fn lesson(&self, tool: &ToolName) -> Option<Box<Lesson>> {
-        self.shared.search_tool.as_ref()?;
-        Some(Box::new(Lesson {
-            tool: ToolRef {
-                upstream: self.upstream().clone(),
-                tool: tool.clone(),
-            },
-            context: self.caller.search.context(Instant::now()),
-        }))
     }
 
     /// Tells the search how a call ended. A call that was taken back says nothing of its tool.
@@ -89,7 +90,8 @@ impl Relay {
             principal: self.caller.principal.clone(),
             tool: lesson.tool,
             is_ok: outcome == Outcome::Ok,
-            context: lesson.context,
+            source: lesson.source,
+            began_at: lesson.began_at,
         });
     }
 }

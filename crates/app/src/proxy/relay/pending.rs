@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::id::{ContextId, InvocationId};
+use riglm_domain::id::InvocationId;
+use riglm_domain::invocation::ToolSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::tool::ToolRef;
 use tokio::sync::oneshot;
@@ -56,8 +57,10 @@ pub(crate) struct CallRow {
 pub(crate) struct Lesson {
     /// The tool.
     pub(crate) tool: ToolRef,
-    /// What the client was known to be doing.
-    pub(crate) context: Option<ContextId>,
+    /// Where the client knew it from.
+    pub(crate) source: ToolSource,
+    /// When the call was received.
+    pub(crate) began_at: Timestamp,
 }
 
 /// A request that was forwarded and is not answered yet.

@@ -1,11 +1,14 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::invocation::ToolSource;
+use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::encoder::{EncoderError, TextRole};
-use riglm_ports::fake::{ManualClock, WordCounter};
+use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
 use crate::search::{OfferedTool, ServerText};
@@ -90,15 +93,23 @@ fn offer() -> Arc<Offer> {
 }
 
 fn search(encoder: Option<&Arc<TwoMeanings>>) -> ToolSearch {
+    search_with(encoder, None, Arc::new(ManualClock::default()))
+}
+
+fn search_with(
+    encoder: Option<&Arc<TwoMeanings>>,
+    stores: Option<SearchStores>,
+    clock: Arc<ManualClock>,
+) -> ToolSearch {
     let encoders = encoder.map(|encoder| SearchEncoder {
         encoder: Arc::clone(encoder) as _,
         is_stored: false,
     });
     ToolSearch::new(SearchParts {
         encoders: encoders.into_iter().collect(),
-        stores: None,
+        stores,
         counter: Arc::new(WordCounter),
-        clock: Arc::new(ManualClock::default()),
+        clock,
         rules: SearchRules::default(),
     })
 }
@@ -179,6 +190,77 @@ async fn the_same_question_of_a_session_has_the_same_answer() {
     assert_eq!(encoder.n_queries.load(Ordering::Relaxed) - n_before, 1);
 }
 
+/// Returns the call of a tool that no text here is near to.
+fn found_call(offer: &Offer, began_at: Timestamp) -> ToolCalled {
+    ToolCalled {
+        session: session(1),
+        principal: Principal::local(),
+        tool: offer.tools()[4].tool.clone(),
+        is_ok: true,
+        source: ToolSource::Found,
+        began_at,
+    }
+}
+
+#[tokio::test]
+async fn a_call_belongs_to_the_search_from_before_its_beginning() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let clock = Arc::new(ManualClock::default());
+    let search = search_with(Some(&encoder), None, Arc::clone(&clock));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    search.search(call("will there be rain", &offer)).await;
+    clock.advance(Duration::from_secs(1));
+    let began_at = clock.now();
+    clock.advance(Duration::from_secs(1));
+    search.search(call("open the file", &offer)).await;
+    search.called(&found_call(&offer, began_at));
+    let mut rain = call("take an umbrella", &offer);
+    rain.session = session(2);
+    let found = search.search(rain).await;
+    assert!(names(&found)[..2].contains(&"list_mail"), "{found:?}");
+    let mut file = call("read the document", &offer);
+    file.session = session(3);
+    let found = search.search(file).await;
+    assert!(!names(&found)[..1].contains(&"list_mail"), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let clock = Arc::new(ManualClock::default());
+    let store = Arc::new(MemoryStore::default());
+    let stores = SearchStores {
+        embeddings: Arc::clone(&store) as _,
+        usage: Arc::clone(&store) as _,
+        contexts: Arc::clone(&store) as _,
+        invocations: store,
+    };
+    let search = search_with(Some(&encoder), Some(stores), Arc::clone(&clock));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    let n_memories = || {
+        let memories = &search.shared.memories;
+        memories.with_history(&Principal::local(), session(1), |history, _| {
+            history.map_or(0, UsageHistory::n_memories)
+        })
+    };
+    search.search(call("will there be rain", &offer)).await;
+    search.settle().await;
+    search.called(&found_call(&offer, clock.now()));
+    assert_eq!(n_memories(), 1);
+    clock.advance(Duration::from_mins(9));
+    search.search(call("open the file", &offer)).await;
+    search.settle().await;
+    assert_eq!(n_memories(), 1);
+    clock.advance(Duration::from_mins(2));
+    search.search(call("open a file", &offer)).await;
+    search.settle().await;
+    assert_eq!(n_memories(), 0);
+}
+
 #[tokio::test]
 async fn a_call_after_a_search_teaches_the_next_one() {
     let encoder = Arc::new(TwoMeanings::default());
@@ -187,13 +269,7 @@ async fn a_call_after_a_search_teaches_the_next_one() {
     search.learn_offer(&offer);
     search.settle().await;
     search.search(call("will there be rain", &offer)).await;
-    search.called(&ToolCalled {
-        session: session(1),
-        principal: Principal::local(),
-        tool: offer.tools()[4].tool.clone(),
-        is_ok: true,
-        context: None,
-    });
+    search.called(&found_call(&offer, ManualClock::default().now()));
     let mut later = call("take an umbrella", &offer);
     later.session = session(2);
     let learned = search.search(later.clone()).await;
