@@ -62,14 +62,7 @@ impl Riglm {
     pub async fn serve(upstream: &Upstream, data_dir: &Path, options: &Options) -> Self {
         let command = serve_command(upstream, data_dir, options, &["--listen", "127.0.0.1:0"]);
         let process = Process::spawn(command);
-        let url = process
-            .line(START, "the address", |line| {
-                let at = line.find("listening on http://")?;
-                let rest = &line[at + "listening on ".len()..];
-                let url: Url = rest.split_whitespace().next()?.parse().ok()?;
-                url.path().starts_with("/mcp").then_some(url)
-            })
-            .await;
+        let url = listening(&process).await;
         Self { process, url }
     }
 
@@ -90,6 +83,18 @@ impl Riglm {
         self.process.signal(rustix::process::Signal::TERM);
         self.process.ended(Duration::from_secs(15)).await.code()
     }
+}
+
+/// Waits until a proxy listens, and returns the address of its Streamable HTTP endpoint.
+pub async fn listening(process: &Process) -> Url {
+    process
+        .line(START, "the address", |line| {
+            let at = line.find("listening on http://")?;
+            let rest = &line[at + "listening on ".len()..];
+            let url: Url = rest.split_whitespace().next()?.parse().ok()?;
+            url.path().starts_with("/mcp").then_some(url)
+        })
+        .await
 }
 
 /// One client in front of one upstream, with or without the proxy between them.

@@ -23,13 +23,12 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::process::{Process, resident_kib};
+use riglm_tests::riglm::listening;
 use tokio::process::Command;
 use url::Url;
 
 /// How long the vectors of a catalog may take.
 const EMBEDDING: Duration = Duration::from_mins(20);
-/// How long the program may take until it listens.
-const START: Duration = Duration::from_secs(20);
 
 struct Arguments {
     n_tools: usize,
@@ -175,14 +174,7 @@ async fn serve(
         .env("RIGLM__LOGGING__LEVEL", "debug")
         .env("RIGLM__SEARCH__ENCODER__MODEL", model(encoder, arguments));
     let process = Process::spawn(command);
-    let url = process
-        .line(START, "the address", |line| {
-            let at = line.find("listening on http://")?;
-            let rest = &line[at + "listening on ".len()..];
-            let url: Url = rest.split_whitespace().next()?.parse().ok()?;
-            url.path().starts_with("/mcp").then_some(url)
-        })
-        .await;
+    let url = listening(&process).await;
     (process, url)
 }
 
