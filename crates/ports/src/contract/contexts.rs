@@ -57,18 +57,12 @@ pub async fn the_newest_contexts_come_oldest_first(store: &impl UsageStore) {
 /// The newest contexts of a principal come back, oldest first, and nobody else's.
 pub async fn the_newest_contexts_of_a_principal_come_oldest_first(store: &impl UsageStore) {
     let long = "x".repeat(10_000);
-    let names = ["a", "b", "a", "a", &long];
-    let mut contexts = Vec::new();
-    for (n, name) in (1..).zip(names) {
-        let mut context = context(session(run(1), n % 2 + 1).id, n);
-        context.principal = Principal::named(name);
-        contexts.push(context);
-    }
-    let records: Vec<_> = contexts.iter().cloned().map(Record::ContextGiven).collect();
-    apply(store, &records).await;
-    let [first, other, second, third, far] = &contexts[..] else {
-        panic!("five contexts");
-    };
+    let contexts = [("a", 1), ("b", 2), ("a", 3), ("a", 4), (&long, 5)].map(|(name, n)| Context {
+        principal: Principal::named(name),
+        ..context(session(run(1), n % 2 + 1).id, n)
+    });
+    apply(store, &contexts.clone().map(Record::ContextGiven)).await;
+    let [first, other, second, third, far] = &contexts;
     for (name, limit, expected) in [
         ("a", 9, vec![first, second, third]),
         ("a", 2, vec![second, third]),
