@@ -66,10 +66,10 @@ pub(super) fn history(counted: &Counted, uses: &[UseAfterText]) -> UsageHistory 
     }
     for text in uses {
         let calls = text.calls.iter();
-        let used: Vec<(ToolKey, f32)> = calls
+        let told: Vec<(ToolKey, f32)> = calls
             .map(|(tool, source, is_ok)| (*tool, trust(*source, *is_ok)))
             .collect();
-        history.remember_all(&text.text, &used, text.given_at, 0);
+        history.remember_all(&text.text, &told, text.given_at, 0);
     }
     history
 }
