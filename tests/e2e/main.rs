@@ -13,6 +13,7 @@ mod faults;
 mod models;
 mod postgres;
 mod recording;
+mod replay;
 mod replicas;
 
 use riglm_tests::fixture::{Server, Upstream};
