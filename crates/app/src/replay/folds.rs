@@ -16,15 +16,12 @@ const SEED: &[u8] = b"riglm replay fold 1\0";
 pub(super) fn fold_of(session: &ReplaySession) -> usize {
     let mut digest = Sha256::new();
     digest.update(SEED);
-    match &session.task {
-        Some(task) => {
-            digest.update(b"task\0");
-            digest.update(task);
-        }
-        None => {
-            digest.update(b"session\0");
-            digest.update(&session.id);
-        }
+    if let Some(task) = &session.task {
+        digest.update(b"task\0");
+        digest.update(task);
+    } else {
+        digest.update(b"session\0");
+        digest.update(&session.id);
     }
     // The remainder by five of a number of 256 bits is as good as even.
     let bytes = digest.finalize();

@@ -15,28 +15,9 @@ pub struct ReplayArgs {
     /// Where configuration and data lie.
     #[command(flatten)]
     pub places: Places,
-    /// The tools: one JSON object with `tools`, a list of objects with name, description and
-    /// server
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "sessions",
-        required_unless_present = "from_store"
-    )]
-    pub catalog: Option<PathBuf>,
-    /// The sessions in the order of their beginnings: one JSON object a line with `session_id`,
-    /// client, `task_id`, query and calls (objects with tool and ok, optionally turn and t),
-    /// optionally `started_at` and turns
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "catalog",
-        required_unless_present = "from_store"
-    )]
-    pub sessions: Option<PathBuf>,
-    /// Replay what was recorded in the database
-    #[arg(long, conflicts_with_all = ["catalog", "sessions", "lenient"])]
-    pub from_store: bool,
+    /// What is replayed.
+    #[command(flatten)]
+    pub input: ReplayInput,
     /// Hide what was asked for, as a proxy would not see it
     #[arg(long)]
     pub no_query: bool,
@@ -59,10 +40,37 @@ pub struct ReplayArgs {
     /// How many tools the answer of a search carries besides the found one
     #[arg(long, value_name = "M", default_value_t = 9)]
     pub inline: u32,
-    /// Skip what cannot be read, and say how much that was
-    #[arg(long)]
-    pub lenient: bool,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is replayed.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayInput {
+    /// The tools: one JSON object with `tools`, a list of objects with name, description and
+    /// server
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "sessions",
+        required_unless_present = "from_store"
+    )]
+    pub catalog: Option<PathBuf>,
+    /// The sessions in the order of their beginnings: one JSON object a line with `session_id`,
+    /// client, `task_id`, query and calls (objects with tool and ok, optionally turn and t),
+    /// optionally `started_at` and turns
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "catalog",
+        required_unless_present = "from_store"
+    )]
+    pub sessions: Option<PathBuf>,
+    /// Replay what was recorded in the database
+    #[arg(long, conflicts_with_all = ["catalog", "sessions", "lenient"])]
+    pub from_store: bool,
+    /// Skip what cannot be read, and say how much that was
+    #[arg(long)]
+    pub lenient: bool,
 }

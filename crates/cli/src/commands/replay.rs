@@ -31,9 +31,10 @@ const IDLE_GAP: Duration = Duration::from_mins(10);
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
     let options = options(arguments);
     let started = Instant::now();
-    let (dataset, n_tools, report) = match (&arguments.catalog, &arguments.sessions) {
-        (Some(catalog), Some(sessions)) if !arguments.from_store => {
-            let (n_tools, report) = of_files(catalog, sessions, arguments, &options).await?;
+    let input = &arguments.input;
+    let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
+        (Some(catalog), Some(sessions)) if !input.from_store => {
+            let (n_tools, report) = of_files(catalog, sessions, input.lenient, &options).await?;
             (name_of(sessions), n_tools, report)
         }
         _ => {
@@ -82,18 +83,18 @@ fn chosen<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
 async fn of_files(
     catalog_path: &Path,
     sessions_path: &Path,
-    arguments: &ReplayArgs,
+    is_lenient: bool,
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
-    let (catalog, n_twice) = catalog::read(catalog_path, arguments.lenient)?;
-    let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, arguments.lenient)?;
+    let (catalog, n_twice) = catalog::read(catalog_path, is_lenient)?;
+    let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, is_lenient)?;
     let report = replayed(&catalog, &mut sessions, options).await?;
     let skipped = sessions.skipped();
     for (n, what) in [
         (n_twice, "tools that stand in the catalog twice"),
-        (skipped.n_lines, "lines that are no session"),
-        (skipped.n_calls, "calls that cannot be replayed"),
-        (skipped.n_empty, "sessions without calls"),
+        (skipped.lines, "lines that are no session"),
+        (skipped.calls, "calls that cannot be replayed"),
+        (skipped.empty_sessions, "sessions without calls"),
     ] {
         if n > 0 {
             note(&format!("skipped {n} {what}"));

@@ -34,12 +34,12 @@ struct CallEntry {
 /// What was left out of the sessions since the file was begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Skipped {
-    /// Lines that are no session.
-    pub(super) n_lines: u64,
-    /// Calls of unknown tools, of turns that are not there, or at moments that are none.
-    pub(super) n_calls: u64,
-    /// Sessions without calls.
-    pub(super) n_empty: u64,
+    /// How many lines are no session.
+    pub(super) lines: u64,
+    /// How many calls are of unknown tools or turns, or at moments that are none.
+    pub(super) calls: u64,
+    /// How many sessions have no calls.
+    pub(super) empty_sessions: u64,
 }
 
 /// A file of sessions, read line by line.
@@ -91,7 +91,7 @@ impl SessionFile {
             let (mut session, entries) = match parsed {
                 Ok(parsed) => parsed,
                 Err(_) if self.is_lenient => {
-                    self.skipped.n_lines += 1;
+                    self.skipped.lines += 1;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -103,12 +103,12 @@ impl SessionFile {
                 let call = self.call(&entry, session.turns.len());
                 match call.with_context(|| format!("{}: call {place}", at())) {
                     Ok(call) => session.calls.push(call),
-                    Err(_) if self.is_lenient => self.skipped.n_calls += 1,
+                    Err(_) if self.is_lenient => self.skipped.calls += 1,
                     Err(error) => return Err(error),
                 }
             }
             if session.calls.is_empty() {
-                self.skipped.n_empty += 1;
+                self.skipped.empty_sessions += 1;
             } else {
                 return Ok(Some(session));
             }

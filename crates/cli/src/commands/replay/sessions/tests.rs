@@ -110,9 +110,9 @@ async fn what_is_wrong_is_skipped_and_counted_in_each_pass() {
         }
         assert_eq!(n_read, 1);
         let expected = Skipped {
-            n_lines: 1,
-            n_calls: 2,
-            n_empty: 2,
+            lines: 1,
+            calls: 2,
+            empty_sessions: 2,
         };
         assert_eq!(sessions.skipped(), expected);
         sessions.restart().await.unwrap();
