@@ -12,6 +12,6 @@ mod history;
 mod session;
 
 pub use driver::{PredictorReport, ReplayOptions, ReplayReport, replay};
-pub use forecaster::{CallContext, Called, Forecaster, PredictorKind, SessionContext};
+pub use forecaster::{CallContext, Called, Forecaster, ReplayedPredictor, SessionContext};
 pub use history::{History, history_catalog};
 pub use session::{ReplayCall, ReplayCatalog, ReplaySession, ReplayTool, SessionSource};

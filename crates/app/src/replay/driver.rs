@@ -5,14 +5,14 @@ use riglm_domain::evaluation::replay::{ListMetrics, ListPolicy, ListSimulation};
 use riglm_domain::evaluation::{Forecast, PredictionMetrics};
 
 use super::folds::{N_FOLDS, fold_of};
-use super::forecaster::{Forecaster, PredictorKind, play};
+use super::forecaster::{Forecaster, ReplayedPredictor, play};
 use super::session::{ReplayCatalog, ReplaySession, SessionSource};
 
 /// How sessions are replayed.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The predictors that are measured.
-    pub predictors: Vec<PredictorKind>,
+    pub predictors: Vec<ReplayedPredictor>,
     /// The policies that make lists of what the first predictor predicts.
     pub policies: Vec<ListPolicy>,
     /// How many tools lists of a fixed length have.
@@ -47,8 +47,8 @@ pub struct ReplayReport {
 /// How good a predictor was.
 #[derive(Debug)]
 pub struct PredictorReport {
-    /// The predictor.
-    pub predictor: PredictorKind,
+    /// Its name.
+    pub name: &'static str,
     /// How good it was.
     pub metrics: PredictionMetrics,
 }
@@ -104,9 +104,9 @@ struct Ensemble {
 
 impl Ensemble {
     fn untrained(catalog: &ReplayCatalog, options: &ReplayOptions) -> Self {
-        let kinds = options.predictors.iter();
+        let predictors = options.predictors.iter();
         Self {
-            forecasters: kinds.map(|kind| kind.untrained(catalog)).collect(),
+            forecasters: predictors.map(|one| one.untrained(catalog)).collect(),
             with_query: options.with_query,
             scores: vec![0.0; catalog.tools.len()],
         }
@@ -211,7 +211,7 @@ impl<'a> Measured<'a> {
             n_first_uses: self.n_first_uses,
             predictors: predictors
                 .map(|(predictor, metrics)| PredictorReport {
-                    predictor: *predictor,
+                    name: predictor.name(),
                     metrics,
                 })
                 .collect(),

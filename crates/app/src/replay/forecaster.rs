@@ -4,6 +4,7 @@
 //! is given have no place for what is still to come.
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -59,36 +60,50 @@ pub trait Forecaster: Send + fmt::Debug {
     fn end_session(&mut self, learns: bool);
 }
 
-/// The predictors that can be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PredictorKind {
-    /// How often each tool was called.
-    Frequency,
+/// Makes a forecaster for a catalog that has learned nothing yet.
+type MakeForecaster = dyn Fn(&ReplayCatalog) -> Box<dyn Forecaster> + Send + Sync;
+
+/// A predictor that is replayed: its name, and how one is made that has learned nothing. Several
+/// are made of it where tasks are left out.
+#[derive(Clone)]
+pub struct ReplayedPredictor {
+    name: &'static str,
+    make: Arc<MakeForecaster>,
 }
 
-impl PredictorKind {
-    /// All predictors. Lists are made of what the first one predicts where none is chosen.
-    pub const ALL: [Self; 1] = [Self::Frequency];
+impl ReplayedPredictor {
+    /// Returns the predictor with this name that `make` makes.
+    #[must_use]
+    pub fn new(
+        name: &'static str,
+        make: impl Fn(&ReplayCatalog) -> Box<dyn Forecaster> + Send + Sync + 'static,
+    ) -> Self {
+        let make = Arc::new(make);
+        Self { name, make }
+    }
+
+    /// Returns `frequency`, with which every predictor is compared: how often each tool was called.
+    #[must_use]
+    pub fn frequency() -> Self {
+        Self::new("frequency", |catalog| {
+            Box::new(Frequency::new(catalog.tools.len()))
+        })
+    }
 
     /// Returns the name of the predictor.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Frequency => "frequency",
-        }
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Returns the predictor with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    pub(super) fn untrained(&self, catalog: &ReplayCatalog) -> Box<dyn Forecaster> {
+        (self.make)(catalog)
     }
+}
 
-    /// Returns the predictor for a catalog, which has learned nothing yet.
-    pub(super) fn untrained(self, catalog: &ReplayCatalog) -> Box<dyn Forecaster> {
-        match self {
-            Self::Frequency => Box::new(Frequency::new(catalog.tools.len())),
-        }
+impl fmt::Debug for ReplayedPredictor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReplayedPredictor({})", self.name)
     }
 }
 

@@ -38,7 +38,7 @@ where
             *newest = (row.last_seen, text.description);
         }
     }
-    // A proxy that was told not to keep definitions knows the tools that were called.
+    // Tools may be called that were never listed.
     for row in store.frequencies(None, Timestamp::UNIX_EPOCH).await? {
         let unseen = (Timestamp::UNIX_EPOCH, String::new());
         tools.entry(row.tool).or_insert(unseen);

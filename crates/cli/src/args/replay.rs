@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use riglm_app::replay::PredictorKind;
+use clap::{Args, ValueEnum};
 use riglm_domain::evaluation::replay::ListPolicy;
 
 use super::Places;
+
+/// A predictor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PredictorChoice {
+    /// How often each tool was called
+    Frequency,
+}
 
 /// Options of `replay`.
 #[derive(Clone, Debug, Args)]
@@ -26,10 +31,8 @@ pub struct ReplayArgs {
     pub unseen_tasks: bool,
     /// A predictor; may be given several times, and lists are made of what the first one predicts
     /// [default: all]
-    #[arg(long, value_name = "NAME",
-        value_parser = PossibleValuesParser::new(PredictorKind::ALL.map(PredictorKind::as_str))
-            .try_map(|name| PredictorKind::parse(&name).ok_or("unknown predictor")))]
-    pub predictor: Vec<PredictorKind>,
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub predictor: Vec<PredictorChoice>,
     /// A list policy: static, static+inline, rerank, sticky, or conformal-N to cover N % of the
     /// calls; may be given several times [default: all, with 80, 90, 95 and 98 %]
     #[arg(long, value_name = "NAME")]

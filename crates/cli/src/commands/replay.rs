@@ -9,10 +9,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use clap::ValueEnum as _;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::replay::{
-    History, PredictorKind, ReplayCatalog, ReplayOptions, ReplayReport, SessionSource,
+    History, ReplayCatalog, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
     history_catalog, replay,
 };
 use riglm_domain::economics::CostModel;
@@ -20,7 +21,7 @@ use riglm_domain::evaluation::replay::ListPolicy;
 
 use self::report::Replayed;
 use self::sessions::SessionFile;
-use crate::args::ReplayArgs;
+use crate::args::{PredictorChoice, ReplayArgs};
 use crate::config::Config;
 use crate::output::{note, print};
 
@@ -57,15 +58,22 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
 }
 
 fn options(arguments: &ReplayArgs) -> ReplayOptions {
+    let predictors = chosen(&arguments.predictor, PredictorChoice::value_variants());
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     ReplayOptions {
-        predictors: chosen(&arguments.predictor, &PredictorKind::ALL),
+        predictors: predictors.into_iter().map(predictor).collect(),
         policies: chosen(&arguments.policy, &ListPolicy::DEFAULT),
         max_tools: at_most(arguments.max_tools),
         n_inline: at_most(arguments.inline),
         costs: CostModel::default(),
         with_query: !arguments.no_query,
         unseen_tasks: arguments.unseen_tasks,
+    }
+}
+
+fn predictor(choice: PredictorChoice) -> ReplayedPredictor {
+    match choice {
+        PredictorChoice::Frequency => ReplayedPredictor::frequency(),
     }
 }
 

@@ -60,7 +60,7 @@ fn catalog(n_tools: usize) -> ReplayCatalog {
 
 fn options(unseen_tasks: bool) -> ReplayOptions {
     ReplayOptions {
-        predictors: vec![PredictorKind::Frequency],
+        predictors: vec![ReplayedPredictor::frequency()],
         policies: vec![ListPolicy::Static, ListPolicy::Rerank],
         max_tools: 1,
         n_inline: 0,

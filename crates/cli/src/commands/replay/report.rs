@@ -28,12 +28,7 @@ impl Replayed {
         let report = &self.report;
         let predictors = report.predictors.iter();
         let predictors: Map<String, Value> = predictors
-            .map(|of| {
-                (
-                    of.predictor.as_str().into(),
-                    of_predictor(&of.metrics).into(),
-                )
-            })
+            .map(|of| (of.name.into(), of_predictor(&of.metrics).into()))
             .collect();
         let policies = report.policies.iter();
         let policies: Map<String, Value> = policies
@@ -63,7 +58,7 @@ impl Replayed {
             self.elapsed.as_secs_f64(),
         );
         let lists = match report.predictors.first() {
-            Some(first) => format!("lists made of what {} predicts", first.predictor.as_str()),
+            Some(first) => format!("lists made of what {} predicts", first.name),
             None => String::new(),
         };
         let [hits, shares] = tables_of_predictors(&report.predictors);
@@ -136,7 +131,7 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
         Column::Number("@10%"),
     ];
     let row = |of: &PredictorReport, values: &[f64]| {
-        let name = of.predictor.as_str().to_owned();
+        let name = of.name.to_owned();
         let values = values.iter().map(|value| format!("{value:.3}"));
         [name].into_iter().chain(values).collect::<Vec<String>>()
     };
