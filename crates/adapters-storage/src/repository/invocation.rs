@@ -132,7 +132,7 @@ macro_rules! select_newest {
 
 /// Parameters: the call before the page, limit. What stands before all others is no identifier of
 /// a call.
-const SELECT_AFTER: Statement = Statement {
+const SELECT_PAGE: Statement = Statement {
     table: "invocations",
     sqlite: "
         SELECT json_array(
@@ -263,13 +263,13 @@ impl InvocationRepository for Store {
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
-    async fn calls_after(
+    async fn past_calls(
         &self,
         after: Option<InvocationId>,
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError> {
         let database = self.database().await?;
-        let page: Vec<PastRow> = database.rows(&SELECT_AFTER, &(after, limit)).await?;
+        let page: Vec<PastRow> = database.rows(&SELECT_PAGE, &(after, limit)).await?;
         Ok(page.into_iter().map(Into::into).collect())
     }
 

@@ -113,7 +113,7 @@ impl<'a, S: InvocationRepository> History<'a, S> {
     /// Returns the next call; `None` after the last one.
     async fn next_call(&mut self) -> Result<Option<PastCall>, StoreError> {
         if self.page.is_empty() && !self.is_read {
-            self.page = self.store.calls_after(self.read_to, PAGE).await?.into();
+            self.page = self.store.past_calls(self.read_to, PAGE).await?.into();
             self.is_read = self.page.is_empty();
         }
         let call = self.page.pop_front();

@@ -39,7 +39,7 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
-    async fn calls_after(
+    async fn past_calls(
         &self,
         after: Option<InvocationId>,
         limit: u32,

@@ -130,13 +130,13 @@ pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
     let none = [(Some(5), 9, &[][..]), (None, 0, &[])];
     for (after, limit, expected) in pages.into_iter().chain(none) {
         let after = after.map(|n| call(session, n).id);
-        let page = store.calls_after(after, limit).await.unwrap();
+        let page = store.past_calls(after, limit).await.unwrap();
         let starts: Vec<_> = page.iter().map(|call| call.started_at).collect();
         let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
         assert_eq!(starts, expected, "{after:?}");
     }
     let unknown = call(session, 6).id;
-    assert_eq!(store.calls_after(Some(unknown), 9).await.unwrap(), []);
+    assert_eq!(store.past_calls(Some(unknown), 9).await.unwrap(), []);
 }
 
 /// A past call has what was recorded of it, and the client of its session where that is recorded.
@@ -170,7 +170,7 @@ pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) 
         past(full, Some(known.client), Some(Outcome::Error)),
         past(bare, None, None),
     ];
-    assert_eq!(store.calls_after(None, 9).await.unwrap(), expected);
+    assert_eq!(store.past_calls(None, 9).await.unwrap(), expected);
 }
 
 /// Only calls of the session and of the tool that the filter names are read and counted.

@@ -113,7 +113,7 @@ impl InvocationRepository for MemoryStore {
         Ok(last(self.rows().fitting(filter), limit))
     }
 
-    async fn calls_after(
+    async fn past_calls(
         &self,
         after: Option<InvocationId>,
         limit: u32,
