@@ -10,6 +10,7 @@ mod data;
 mod data_at_rest;
 mod evaluation;
 mod faults;
+mod learning;
 mod models;
 mod postgres;
 mod recording;

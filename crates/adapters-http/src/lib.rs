@@ -13,7 +13,8 @@ mod server;
 
 pub use config::{ControlAddress, ControlAddressError, ControlConfig};
 pub use handlers::health::{
-    HealthSource, Store, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams,
+    EncoderHealth, EncoderState, Encoders, HealthSource, Store, StoreCondition, StoreHealth,
+    UpstreamCondition, UpstreamHealth, Upstreams,
 };
 pub use router::router;
 pub use server::serve;

@@ -83,6 +83,16 @@ fn encode(threads: usize, text: &str, role: TextRole) -> Vec<Vec<f32>> {
         .unwrap()
 }
 
+/// Returns texts of tools of 20 to 70 tokens, each another.
+fn descriptions() -> Vec<String> {
+    let words: Vec<&str> = PASSAGE.split(' ').collect();
+    let description = |number: usize| {
+        let n_words = words.len() / 3 + number * 7 % (words.len() * 2 / 3);
+        format!("tool {number}: {}", words[..n_words].join(" "))
+    };
+    (0..1_000).map(description).collect()
+}
+
 /// Returns how much memory of this process is resident.
 fn resident_bytes() -> u64 {
     let counted = fs::read_to_string("/proc/self/statm").unwrap();
@@ -100,4 +110,17 @@ fn query(bencher: Bencher<'_, '_>, threads: usize) {
 fn passage(bencher: Bencher<'_, '_>, threads: usize) {
     encode(threads, PASSAGE, TextRole::Passage);
     bencher.bench(|| encode(threads, PASSAGE, TextRole::Passage));
+}
+
+/// A catalog, in batches as the search makes its vectors.
+#[divan::bench(args = [1, 2], sample_count = 1, sample_size = 1)]
+fn descriptions_1000(bencher: Bencher<'_, '_>, threads: usize) {
+    encode(threads, QUERY, TextRole::Query);
+    let encoder = encoder(threads);
+    bencher.bench(|| {
+        for batch in descriptions().chunks(16) {
+            let encoding = encoder.encode(batch.to_vec(), TextRole::Passage);
+            RUNTIME.block_on(encoding).unwrap();
+        }
+    });
 }

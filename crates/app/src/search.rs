@@ -16,6 +16,7 @@ mod request;
 mod service;
 
 pub use answer::AnswerRules;
+pub use encoders::EncoderCondition;
 pub use memory::SearchStores;
 pub use offer::{Offer, OfferedTool, ServerText};
 pub use request::{SearchCall, SearchReply, ToolCalled};

@@ -35,8 +35,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
 use reload::Reload;
-use search::search_from;
 pub use search::{EncoderUse, encoders_from};
+use search::{encoder_states, search_from};
 use upstreams::Upstreams;
 
 /// The proxy with everything it stands on, not yet reachable by any client.
@@ -68,13 +68,14 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
     let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
     let current = upstreams.build(config.upstreams()?, &[])?;
+    let search = search_from(config, storage.as_ref(), Arc::clone(&clock))?;
     let proxy = Arc::new(Proxy::new(ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
         filter: ListFilter::new(predictor_from(&config.filtering)),
         limits: config.limits.clone(),
-        search: search_from(config, storage.as_ref(), Arc::clone(&clock))?,
+        search: search.clone(),
         tools: meta_tools(&config.search),
     }));
     let stop = CancellationToken::new();
@@ -96,6 +97,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         version: env!("CARGO_PKG_VERSION"),
         upstreams: upstream_states(&proxy),
         store: store_state(storage.as_ref()),
+        encoders: encoder_states(search),
     };
     start_control(&config.control, source, &stop, &tasks).await?;
     Ok(Core {

@@ -9,7 +9,7 @@ use crate::principal::Principal;
 use crate::tool::ToolRef;
 
 /// How good a search judges its own answer to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchQuality {
     /// The answer fits.

@@ -126,6 +126,7 @@ macro_rules! usage_store_contract {
                 invocations: [
                     a_call_is_read_as_it_was_recorded,
                     a_call_in_flight_has_no_end,
+                    the_calls_after_contexts_come_oldest_first,
                     the_first_count_of_tokens_stays,
                     tokens_of_an_unknown_call_make_no_row,
                     a_call_before_1970_is_read_as_it_was_recorded,
@@ -193,6 +194,7 @@ macro_rules! usage_store_contract {
                 contexts: [
                     a_context_is_read_as_it_was_recorded,
                     the_newest_contexts_come_oldest_first,
+                    the_newest_contexts_of_a_principal_come_oldest_first,
                     the_first_record_of_a_context_stays,
                 ]
                 recommendations: [

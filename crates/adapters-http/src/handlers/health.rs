@@ -1,5 +1,5 @@
-//! `GET /health`: whether the process serves, which upstreams it reaches, and whether what it
-//! records gets to the database. Open to everyone who reaches the port.
+//! `GET /health`: whether the process serves, which upstreams it reaches, whether what it records
+//! gets to the database, and which encoders searches have. Open to everyone who reaches the port.
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,6 +67,30 @@ pub enum StoreCondition {
     Off,
 }
 
+/// Returns what is known of the encoders, the better one first.
+pub type Encoders = Arc<dyn Fn() -> Vec<EncoderHealth> + Send + Sync>;
+
+/// What is known of an encoder of the search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EncoderHealth {
+    /// The model.
+    pub model: String,
+    /// Whether searches have its vectors.
+    pub state: EncoderState,
+}
+
+/// Whether searches have the vectors of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EncoderState {
+    /// Nothing was embedded yet: no list was seen, or the vectors are being made.
+    Unused,
+    /// They have.
+    Ready,
+    /// It failed or was late the last time, and searches go on without it.
+    Failing,
+}
+
 /// What the answer is made of.
 #[derive(Clone)]
 pub struct HealthSource {
@@ -76,6 +100,8 @@ pub struct HealthSource {
     pub upstreams: Upstreams,
     /// Asked at each request.
     pub store: Store,
+    /// Asked at each request.
+    pub encoders: Encoders,
 }
 
 impl fmt::Debug for HealthSource {
@@ -94,20 +120,26 @@ pub(crate) struct Health {
     #[serde(serialize_with = "by_name")]
     upstreams: Vec<UpstreamHealth>,
     store: StoreHealth,
+    encoders: Vec<EncoderHealth>,
 }
 
 pub(crate) async fn show(State(source): State<HealthSource>) -> Json<Health> {
     let upstreams = (source.upstreams)();
     let store = (source.store)();
+    let encoders = (source.encoders)();
     let is_degraded = matches!(store.condition, StoreCondition::Degraded { .. })
         || upstreams
             .iter()
-            .any(|upstream| matches!(upstream.condition, UpstreamCondition::Unavailable { .. }));
+            .any(|upstream| matches!(upstream.condition, UpstreamCondition::Unavailable { .. }))
+        || encoders
+            .iter()
+            .any(|encoder| encoder.state == EncoderState::Failing);
     Json(Health {
         status: if is_degraded { "degraded" } else { "ok" },
         version: source.version,
         upstreams,
         store,
+        encoders,
     })
 }
 

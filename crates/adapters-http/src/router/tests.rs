@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::router;
 use crate::{
-    ControlConfig, HealthSource, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
+    ControlConfig, EncoderHealth, EncoderState, HealthSource, StoreCondition, StoreHealth,
+    UpstreamCondition, UpstreamHealth,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -34,6 +35,16 @@ async fn ask_about(
     path: &str,
     headers: &[(&str, &str)],
 ) -> Answer {
+    ask_of(upstreams, (store, &[]), (method, path), headers).await
+}
+
+async fn ask_of(
+    upstreams: &[(&str, UpstreamCondition)],
+    (store, encoders): (&StoreHealth, &[EncoderHealth]),
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+) -> Answer {
+    let encoders = encoders.to_vec();
     let upstreams: Vec<UpstreamHealth> = upstreams
         .iter()
         .map(|(name, condition)| UpstreamHealth {
@@ -48,6 +59,7 @@ async fn ask_about(
         version: "1.2.3",
         upstreams: Arc::new(move || upstreams.clone()),
         store: Arc::new(move || store.clone()),
+        encoders: Arc::new(move || encoders.clone()),
     };
     let app = router(&ControlConfig::default(), source);
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
@@ -81,6 +93,7 @@ async fn health_names_status_and_version() {
             "version": "1.2.3",
             "upstreams": {},
             "store": {"status": "ok", "waiting_bytes": 0, "dropped_records": 0},
+            "encoders": [],
         })
     );
 }
@@ -97,7 +110,7 @@ async fn health_is_degraded_while_an_upstream_cannot_be_reached() {
     let (_, _, body) = ask_about(&sound, &sound_store(), "GET", "/health", &[]).await;
     assert_eq!(
         body.to_string(),
-        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0}}"#
+        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0},"encoders":[]}"#
     );
     let broken = [
         ("a", UpstreamCondition::Available),
@@ -149,6 +162,28 @@ async fn health_is_ok_where_nothing_is_recorded() {
     assert_eq!(
         (&body["status"], &body["store"]["status"]),
         (&"ok".into(), &"off".into())
+    );
+}
+
+#[tokio::test]
+async fn health_names_the_encoders_and_is_degraded_while_one_fails() {
+    let encoder = |model: &str, state| EncoderHealth {
+        model: model.into(),
+        state,
+    };
+    let mut encoders = [
+        encoder("a", EncoderState::Ready),
+        encoder("b", EncoderState::Unused),
+    ];
+    let path = ("GET", "/health");
+    let (_, _, body) = ask_of(&[], (&sound_store(), &encoders), path, &[]).await;
+    assert_eq!(body["status"], "ok");
+    encoders[1].state = EncoderState::Failing;
+    let (_, _, body) = ask_of(&[], (&sound_store(), &encoders), path, &[]).await;
+    assert_eq!(body["status"], "degraded");
+    assert_eq!(
+        body["encoders"],
+        serde_json::json!([{"model": "a", "state": "ready"}, {"model": "b", "state": "failing"}])
     );
 }
 

@@ -35,7 +35,8 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// A statement that reads the newest contexts that fit a condition. Parameters: limit, session.
+/// A statement that reads the newest contexts that fit a condition. Parameters: limit, and what
+/// the condition is about.
 macro_rules! select_newest {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -65,6 +66,12 @@ const SELECT_NEWEST: Statement = select_newest!("", "");
 const SELECT_NEWEST_OF_SESSION: Statement = select_newest!(
     "WHERE session = unhex(?1 ->> 1, '-')",
     "WHERE session = ($1::jsonb ->> 1)::uuid"
+);
+
+// PostgreSQL has an index of the beginnings of names, which may be too long for one.
+const SELECT_NEWEST_OF_PRINCIPAL: Statement = select_newest!(
+    "WHERE principal = ?1 ->> 1",
+    "WHERE left(principal, 200) = left($1::jsonb ->> 1, 200) AND principal = $1::jsonb ->> 1"
 );
 
 /// Writes contexts.
@@ -103,6 +110,19 @@ impl ContextRepository for Store {
         };
         let database = self.database().await?;
         let newest: Vec<Row> = database.rows(&statement, &(limit, session)).await?;
+        newest.into_iter().rev().map(TryInto::try_into).collect()
+    }
+
+    async fn contexts_of(
+        &self,
+        principal: &Principal,
+        limit: u32,
+    ) -> Result<Vec<Context>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (limit, principal);
+        let newest: Vec<Row> = database
+            .rows(&SELECT_NEWEST_OF_PRINCIPAL, &parameter)
+            .await?;
         newest.into_iter().rev().map(TryInto::try_into).collect()
     }
 }

@@ -158,6 +158,13 @@ const SELECT_PAGE: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
+/// Parameters: the contexts, nothing, limit.
+const SELECT_AFTER: Statement = select_newest!(
+    "WHERE context IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[0]'))",
+    "WHERE context IN (
+        SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0))"
+);
+
 /// A statement that counts the calls that fit a condition, with the same parameters.
 macro_rules! count {
     ($sqlite:literal, $postgres:literal) => {
@@ -271,6 +278,16 @@ impl InvocationRepository for Store {
         let database = self.database().await?;
         let page: Vec<PastRow> = database.rows(&SELECT_PAGE, &(after, limit)).await?;
         Ok(page.into_iter().map(Into::into).collect())
+    }
+
+    async fn calls_after(
+        &self,
+        contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (contexts, (), u32::MAX);
+        let newest: Vec<Row> = database.rows(&SELECT_AFTER, &parameter).await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {

@@ -27,6 +27,17 @@ const SAMPLE_TOOLS: &str = include_str!("../../data/sample_tools.txt");
 /// How many tools the mean of the ordinary ones counts for, beside that of the catalog.
 const PRIOR_TOOLS: f64 = 10.0;
 
+/// Whether searches have the vectors of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncoderCondition {
+    /// Nothing was embedded yet.
+    Unused,
+    /// They have.
+    Ready,
+    /// It failed or was late the last time.
+    Failing,
+}
+
 /// An encoder with what was made with it before.
 #[derive(Debug)]
 pub(super) struct Tier {
@@ -61,6 +72,17 @@ impl Tier {
 
     pub(super) fn model(&self) -> &str {
         self.encoder.model()
+    }
+
+    /// Returns whether searches have its vectors.
+    pub(super) fn condition(&self) -> EncoderCondition {
+        if self.is_failing.load(Ordering::Relaxed) {
+            EncoderCondition::Failing
+        } else if self.centres.initialized() {
+            EncoderCondition::Ready
+        } else {
+            EncoderCondition::Unused
+        }
     }
 
     /// Returns the vector of a query within a deadline. Failures are reported once, until it

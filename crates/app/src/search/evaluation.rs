@@ -7,12 +7,16 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use riglm_domain::evaluation::{Gold, RankingMetrics};
 use riglm_domain::retrieval::{
-    IndexedTool, Past, Query, RankingRules, Synonyms, ToolIndex, UsageHistory,
+    IndexedTool, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, UsageHistory, grade,
 };
+use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolKey;
 use riglm_ports::encoder::{Encoder, EncoderError};
 
 use super::encoders::Tier;
+
+/// A right tool among this many says that the answer was good.
+const N_GRADED: usize = 5;
 
 /// Tools, and queries of which the right ones are known.
 #[derive(Debug)]
@@ -41,10 +45,21 @@ pub struct EvaluationOptions {
     pub ranking: RankingRules,
     /// Which words mean the same.
     pub synonyms: Synonyms,
+    /// How answers are graded.
+    pub quality: QualityRules,
     /// Whether each query is answered with what all other groups used.
     pub with_history: bool,
     /// How many tools are ranked, at least the largest place that is measured.
     pub limit: usize,
+}
+
+/// What came of the answers of one grade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Graded {
+    /// How many answers had it.
+    pub n_answers: u64,
+    /// How many of them had a right tool among the first five.
+    pub n_found: u64,
 }
 
 /// What was measured.
@@ -52,6 +67,8 @@ pub struct EvaluationOptions {
 pub struct EvaluationReport {
     /// How good the rankings are.
     pub metrics: RankingMetrics,
+    /// What came of the answers of each grade.
+    pub grades: BTreeMap<SearchQuality, Graded>,
     /// The time of each ranking, without the encoder, ascending.
     pub rank_times: Vec<Duration>,
     /// The time in which each query was encoded, ascending; empty without an encoder.
@@ -114,6 +131,7 @@ fn rank_all(
 ) -> EvaluationReport {
     let mut others = options.with_history.then(|| Others::new(catalog, queries));
     let mut metrics = RankingMetrics::default();
+    let mut grades: BTreeMap<SearchQuality, Graded> = BTreeMap::new();
     let mut rank_times = Vec::with_capacity(queries.len());
     for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
         let hits = match &mut others {
@@ -126,13 +144,19 @@ fn rank_all(
                 })
             }),
         };
+        let (_, quality) = grade(&hits, &options.quality);
         let ranking: Vec<usize> = hits.into_iter().map(|hit| hit.position).collect();
+        let first = &ranking[..ranking.len().min(N_GRADED)];
+        let graded = grades.entry(quality).or_default();
+        graded.n_answers += 1;
+        graded.n_found += u64::from(labelled.gold.items().any(|tool| first.contains(tool)));
         metrics.add(&ranking, &labelled.gold);
         progress("ranking", number + 1, queries.len());
     }
     rank_times.sort_unstable();
     EvaluationReport {
         metrics,
+        grades,
         rank_times,
         encode_times: Vec::new(),
     }
@@ -262,6 +286,7 @@ mod tests {
         EvaluationOptions {
             ranking: RankingRules::default(),
             synonyms: Synonyms::default(),
+            quality: QualityRules::default(),
             with_history,
             limit: 20,
         }
@@ -274,6 +299,9 @@ mod tests {
             .await
             .unwrap();
         assert_eq!((plain.metrics.n_queries(), plain.rank_times.len()), (3, 3));
+        let n_answers: u64 = plain.grades.values().map(|grade| grade.n_answers).sum();
+        let n_found: u64 = plain.grades.values().map(|grade| grade.n_found).sum();
+        assert_eq!((n_answers, n_found), (3, 3), "{:?}", plain.grades);
         let mut same_group = catalog();
         for labelled in &mut same_group.queries {
             labelled.group = 1;

@@ -11,8 +11,7 @@ use riglm_domain::invocation::{InvocationSummary, Outcome};
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{
-    ContextRepository, EmbeddingRepository, InvocationFilter, InvocationRepository, StoreError,
-    UsageRepository,
+    ContextRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
 };
 
 use super::encoders::Tier;
@@ -20,10 +19,8 @@ use super::learning::{Counted, Learning, UseAfterText};
 
 /// How far back calls are counted.
 const COUNTED: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// How many of the newest texts are read.
+/// How many of the newest texts of a principal are read.
 const MAX_TEXTS: u32 = 2_000;
-/// How many of the newest calls are looked at for those that belong to a text.
-const MAX_CALLS: u32 = 10_000;
 
 /// Where what was recorded is read.
 #[derive(Clone, Debug)]
@@ -101,10 +98,8 @@ async fn uses(
     principal: &Principal,
     tiers: &[Tier],
 ) -> Result<Vec<UseAfterText>, StoreError> {
-    let mut contexts = stores.contexts.contexts(None, MAX_TEXTS).await?;
-    contexts.retain(|context| {
-        context.principal == *principal && context.source == ContextSource::Search
-    });
+    let mut contexts = stores.contexts.contexts_of(principal, MAX_TEXTS).await?;
+    contexts.retain(|context| context.source == ContextSource::Search);
     let mut texts: BTreeMap<ContextId, (Embedding, Timestamp)> = BTreeMap::new();
     for context in contexts {
         let Some(embedding) = context.embedding else {
@@ -120,8 +115,8 @@ async fn uses(
     if texts.is_empty() {
         return Ok(Vec::new());
     }
-    let all = InvocationFilter::default();
-    let calls = stores.invocations.invocations(&all, MAX_CALLS).await?;
+    let ids: Vec<ContextId> = texts.keys().copied().collect();
+    let calls = stores.invocations.calls_after(&ids).await?;
     let followed = |call: InvocationSummary| {
         let (text, given_at) = texts.get(&call.invocation.context?)?.clone();
         let tool = ToolRef {

@@ -19,7 +19,7 @@ use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{AnswerRules, Found, write};
-use super::encoders::Tier;
+use super::encoders::{EncoderCondition, Tier};
 use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
@@ -150,6 +150,15 @@ impl ToolSearch {
             }),
             tasks: TaskTracker::new(),
         }
+    }
+
+    /// Returns the models of the encoders, the better one first, and whether searches have their
+    /// vectors.
+    pub fn encoders(&self) -> Vec<(String, EncoderCondition)> {
+        let tiers = self.shared.tiers.iter();
+        tiers
+            .map(|tier| (tier.model().to_owned(), tier.condition()))
+            .collect()
     }
 
     /// Makes an offer ready to be searched, in the background: reads its texts and embeds what was

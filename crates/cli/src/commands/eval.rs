@@ -5,9 +5,10 @@ mod labelled;
 use std::path::Path;
 use std::time::Duration;
 
-use riglm_app::search::evaluation::{EvaluationOptions, EvaluationReport, evaluate};
+use riglm_app::search::evaluation::{EvaluationOptions, EvaluationReport, Graded, evaluate};
 use riglm_domain::evaluation::RankingMetrics;
 use riglm_domain::retrieval::RankFusion;
+use riglm_domain::search::SearchQuality;
 use serde_json::{Map, Value, json};
 
 use super::table::{Column, table};
@@ -49,6 +50,7 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
     let options = EvaluationOptions {
         ranking,
         synonyms: rules.synonyms,
+        quality: rules.quality,
         with_history: arguments.history == HistoryChoice::LeaveOneOut,
         limit: N_PLACES,
     };
@@ -70,7 +72,8 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
     }
     let rows = summary
         .iter()
-        .map(|(key, value)| vec![key.clone(), shown(value)]);
+        .map(|(key, value)| vec![key.clone(), shown(value)])
+        .chain(graded(&report));
     let columns = [Column::Text("MEASURE"), Column::Number("VALUE")];
     print(&table(&columns, rows.collect()))?;
     Ok(())
@@ -109,6 +112,16 @@ fn summary(catalog: &Path, n_tools: usize, report: &EvaluationReport) -> Map<Str
         summary.insert(format!("{name}_ms_p95"), milliseconds(times, 95));
     }
     summary
+}
+
+/// Returns for each grade how many answers had it, and how many of them had a right tool among the
+/// first five: what says whether the bounds of the grades fit.
+fn graded(report: &EvaluationReport) -> Vec<Vec<String>> {
+    let row = |(grade, of): (&SearchQuality, &Graded)| {
+        let text = format!("{} of {} found", of.n_found, of.n_answers);
+        vec![format!("grade {}", grade.as_str()), text]
+    };
+    report.grades.iter().map(row).collect()
 }
 
 /// Returns a share from 0 to 1 with four decimals.

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use riglm_adapters_http::{EncoderHealth, EncoderState, Encoders as ControlEncoders};
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_prediction::encoder::{EncoderConfig, EncoderConfigError, Encoders};
 use riglm_adapters_storage::Storage;
-use riglm_app::search::{SearchEncoder, SearchParts, SearchStores, ToolSearch};
+use riglm_app::search::{EncoderCondition, SearchEncoder, SearchParts, SearchStores, ToolSearch};
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 
@@ -76,4 +77,20 @@ pub(super) fn search_from(
         rules: config.search.rules()?,
     };
     Ok(Some(Arc::new(ToolSearch::new(parts))))
+}
+
+/// Returns what the control server asks for the encoders.
+pub(super) fn encoder_states(search: Option<Arc<ToolSearch>>) -> ControlEncoders {
+    Arc::new(move || {
+        let encoders = search.as_ref().map(|search| search.encoders());
+        let health = |(model, condition)| EncoderHealth {
+            model,
+            state: match condition {
+                EncoderCondition::Unused => EncoderState::Unused,
+                EncoderCondition::Ready => EncoderState::Ready,
+                EncoderCondition::Failing => EncoderState::Failing,
+            },
+        };
+        encoders.into_iter().flatten().map(health).collect()
+    })
 }

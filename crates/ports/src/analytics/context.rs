@@ -5,6 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use riglm_domain::context::Context;
 use riglm_domain::id::SessionId;
+use riglm_domain::principal::Principal;
 
 use super::StoreError;
 
@@ -19,6 +20,17 @@ pub trait ContextRepository: Send + Sync + fmt::Debug {
     async fn contexts(
         &self,
         session: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<Context>, StoreError>;
+
+    /// Returns the newest `limit` contexts of a principal by identifier, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn contexts_of(
+        &self,
+        principal: &Principal,
         limit: u32,
     ) -> Result<Vec<Context>, StoreError>;
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::id::{InvocationId, SessionId, ToolName};
+use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName};
 use riglm_domain::invocation::{InvocationSummary, PastCall};
 
 use super::StoreError;
@@ -44,6 +44,17 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         after: Option<InvocationId>,
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError>;
+
+    /// Returns the calls that followed these contexts, oldest first by identifier. Calls in flight
+    /// are among them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn calls_after(
+        &self,
+        contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError>;
 
     /// Returns how many calls fit, those in flight included.
     ///

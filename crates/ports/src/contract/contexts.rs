@@ -1,6 +1,7 @@
 //! The clauses of [`ContextRepository`](crate::analytics::ContextRepository).
 
 use riglm_domain::context::{Context, ContextSource};
+use riglm_domain::principal::Principal;
 use riglm_domain::record::Record;
 
 use super::UsageStore;
@@ -50,6 +51,35 @@ pub async fn the_newest_contexts_come_oldest_first(store: &impl UsageStore) {
         let read = store.contexts(session, limit).await.unwrap();
         let read: Vec<_> = read.iter().collect();
         assert_eq!(read, expected, "{session:?} {limit}");
+    }
+}
+
+/// The newest contexts of a principal come back, oldest first, and nobody else's.
+pub async fn the_newest_contexts_of_a_principal_come_oldest_first(store: &impl UsageStore) {
+    let long = "x".repeat(10_000);
+    let names = ["a", "b", "a", "a", &long];
+    let mut contexts = Vec::new();
+    for (n, name) in (1..).zip(names) {
+        let mut context = context(session(run(1), n % 2 + 1).id, n);
+        context.principal = Principal::named(name);
+        contexts.push(context);
+    }
+    let records: Vec<_> = contexts.iter().cloned().map(Record::ContextGiven).collect();
+    apply(store, &records).await;
+    let [first, other, second, third, far] = &contexts[..] else {
+        panic!("five contexts");
+    };
+    for (name, limit, expected) in [
+        ("a", 9, vec![first, second, third]),
+        ("a", 2, vec![second, third]),
+        ("a", 0, vec![]),
+        ("b", 9, vec![other]),
+        (&long, 9, vec![far]),
+        ("c", 9, vec![]),
+    ] {
+        let read = store.contexts_of(&Principal::named(name), limit).await;
+        let read = read.unwrap();
+        assert_eq!(read.iter().collect::<Vec<_>>(), expected, "{limit}");
     }
 }
 

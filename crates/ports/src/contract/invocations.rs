@@ -7,7 +7,7 @@ use riglm_domain::record::Record;
 
 use super::UsageStore;
 use super::scene::{
-    apply, call, call_of, calls, end, moment, odd_texts, run, session, summary, tokens,
+    apply, call, call_of, calls, context, end, moment, odd_texts, run, session, summary, tokens,
 };
 use crate::analytics::InvocationFilter;
 
@@ -63,6 +63,35 @@ pub async fn the_first_count_of_tokens_stays(store: &impl UsageStore) {
         .collect();
     let expected = [(Some(0), Some(7)), (Some(1), Some(3)), (None, None)];
     assert_eq!(counts, expected);
+}
+
+/// The calls that followed contexts come back, oldest first, and no others.
+pub async fn the_calls_after_contexts_come_oldest_first(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let [one, two, unknown] = [11, 12, 13].map(|n| context(session, n).id);
+    let contexts = [Some(one), None, Some(two), Some(one)];
+    let mut calls = Vec::new();
+    for (n, context) in (2..).zip(contexts) {
+        let mut call = call(session, n);
+        call.context = context;
+        calls.push(call);
+    }
+    let records: Vec<_> = (calls.iter().rev())
+        .map(|call| Record::CallOpened(call.clone()))
+        .collect();
+    apply(store, &records).await;
+    let ended = end(&calls[2], Outcome::Ok);
+    apply(store, &[Record::CallClosed(ended.clone())]).await;
+    let of = |at: usize| summary(calls[at].clone(), (at == 2).then(|| ended.clone()));
+    for (contexts, expected) in [
+        (vec![one], vec![of(0), of(3)]),
+        (vec![two, one, two], vec![of(0), of(2), of(3)]),
+        (vec![unknown], vec![]),
+        (vec![], vec![]),
+    ] {
+        let read = store.calls_after(&contexts).await.unwrap();
+        assert_eq!(read, expected, "{contexts:?}");
+    }
 }
 
 /// Tokens of a call that is not recorded make no row.

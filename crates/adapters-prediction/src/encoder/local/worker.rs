@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use crate::encoder::local::queue::{Job, Queue};
 use crate::encoder::model::{ModelError, SentenceModel};
 
-/// By how much less the threads of a model are preferred to those that carry messages.
+/// By how much less threads that nobody waits for are preferred to those that carry messages.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
 
@@ -33,7 +33,10 @@ pub(super) struct Source {
 /// A model with the threads that it computes on.
 struct Loaded {
     sentences: Box<dyn SentenceModel>,
-    threads: ThreadPool,
+    /// Where somebody waits. One of the two works at a time.
+    query_threads: ThreadPool,
+    /// Where nobody does.
+    passage_threads: ThreadPool,
 }
 
 /// What was wrong with a model, and when.
@@ -60,7 +63,6 @@ impl Worker {
 
     /// Works until the queue is closed.
     pub(super) fn run(mut self, queue: &Queue) {
-        yield_to_others();
         while let Some(job) = queue.next() {
             if job.is_abandoned() {
                 continue;
@@ -94,7 +96,7 @@ impl Worker {
             model: source.model.clone(),
             source: error.into(),
         })?;
-        let computed = caught(|| loaded.encode(&text));
+        let computed = caught(|| loaded.encode(&text, role));
         // A model that panicked may be in any state: it is dropped, and loaded anew.
         if computed.is_ok() {
             self.loaded = Some(loaded);
@@ -147,22 +149,33 @@ impl Worker {
 
 impl Loaded {
     fn load(source: &Source) -> Result<Self, ModelError> {
-        let threads = ThreadPoolBuilder::new()
-            .num_threads(source.threads.get())
-            .thread_name(|index| format!("encoder-{index}"))
+        let threads = |name: &'static str| {
+            ThreadPoolBuilder::new()
+                .num_threads(source.threads.get())
+                .thread_name(move |index| format!("{name}-{index}"))
+        };
+        let compute = |error: rayon::ThreadPoolBuildError| ModelError::Compute(error.into());
+        let query_threads = threads("query").build().map_err(compute)?;
+        let passage_threads = threads("passage")
+            .start_handler(|_| yield_to_others())
             .build()
-            .map_err(|error| ModelError::Compute(error.into()))?;
+            .map_err(compute)?;
         Ok(Self {
-            sentences: (source.load)()?,
-            threads,
+            sentences: passage_threads.install(|| (source.load)())?,
+            query_threads,
+            passage_threads,
         })
     }
 
     /// Computes within the model's own threads, as the libraries below take as many as there are
     /// processors otherwise.
-    fn encode(&mut self, text: &str) -> Result<Vec<f32>, ModelError> {
+    fn encode(&mut self, text: &str, role: TextRole) -> Result<Vec<f32>, ModelError> {
         let sentences = &mut self.sentences;
-        self.threads.install(|| sentences.encode(text))
+        let threads = match role {
+            TextRole::Query => &self.query_threads,
+            TextRole::Passage => &self.passage_threads,
+        };
+        threads.install(|| sentences.encode(text))
     }
 }
 
@@ -182,7 +195,7 @@ fn said(payload: &(dyn Any + Send)) -> String {
     format!("it panicked: {message}")
 }
 
-/// Lowers the priority of this thread, and of those that it starts.
+/// Lowers the priority of this thread.
 fn yield_to_others() {
     // Elsewhere than on Linux, priorities are those of whole processes.
     #[cfg(target_os = "linux")]

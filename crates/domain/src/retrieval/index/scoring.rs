@@ -153,17 +153,15 @@ impl ToolIndex {
         bonus
     }
 
-    /// Returns what says which tools go along: the best hits by their score, and the tools that
-    /// the session has used.
+    /// Returns what says which tools go along: the best hits by their score, which is small where
+    /// little of the query fits, and the tools that the session has used.
     fn anchors(&self, parts: &Parts, session_tools: &[ToolKey]) -> Vec<(ToolKey, f64)> {
-        let first = parts.order(N_ANCHORS);
-        let best = first.first().map_or(0.0, |first| parts.total[*first]);
         let mut anchors: Vec<(ToolKey, f64)> =
             session_tools.iter().map(|tool| (*tool, 1.0)).collect();
-        for position in first {
+        for position in parts.order(N_ANCHORS) {
             let key = self.tools()[position].key;
-            if best > 0.0 && !session_tools.contains(&key) {
-                anchors.push((key, (parts.total[position] / best).clamp(0.0, 1.0)));
+            if !session_tools.contains(&key) {
+                anchors.push((key, parts.total[position].clamp(0.0, 1.0)));
             }
         }
         anchors

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use riglm_domain::context::Context;
 use riglm_domain::exchange::Exchange;
 use riglm_domain::feedback::Feedback;
-use riglm_domain::id::{InvocationId, RecommendationId, SessionId, UpstreamName};
+use riglm_domain::id::{ContextId, InvocationId, RecommendationId, SessionId, UpstreamName};
 use riglm_domain::invocation::{InvocationSummary, PastCall};
 use riglm_domain::list_shown::ListShown;
+use riglm_domain::principal::Principal;
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::search::Search;
 use riglm_domain::session::{Session, SessionSummary};
@@ -128,6 +129,18 @@ impl InvocationRepository for MemoryStore {
         Ok(calls)
     }
 
+    async fn calls_after(
+        &self,
+        contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let (rows, all) = (self.rows(), InvocationFilter::default());
+        let followed = |call: &&InvocationSummary| {
+            let context = call.invocation.context;
+            context.is_some_and(|context| contexts.contains(&context))
+        };
+        Ok(last(rows.fitting(&all).filter(followed), u32::MAX))
+    }
+
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
         Ok(self.rows().fitting(filter).count() as u64)
     }
@@ -209,6 +222,16 @@ impl ContextRepository for MemoryStore {
         let all = rows.contexts.values();
         let fits = |row: &&Context| session.is_none_or(|session| session == row.session);
         Ok(last(all.filter(fits), limit))
+    }
+
+    async fn contexts_of(
+        &self,
+        principal: &Principal,
+        limit: u32,
+    ) -> Result<Vec<Context>, StoreError> {
+        let rows = self.rows();
+        let all = rows.contexts.values();
+        Ok(last(all.filter(|row| row.principal == *principal), limit))
     }
 }
 

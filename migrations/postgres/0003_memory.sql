@@ -1,0 +1,5 @@
+-- What a principal searched for, and the calls that followed, are read when it comes back.
+
+CREATE INDEX contexts_by_principal ON contexts (left(principal, 200), id);
+
+CREATE INDEX invocations_by_context ON invocations (context, id) WHERE context IS NOT NULL;

@@ -1,0 +1,224 @@
+//! What a search costs its caller: `search_available_tools` through the real program, from request
+//! to answer, with short queries that nobody asked before, and what its encoder holds in memory.
+//!
+//! `cargo bench -p riglm-tests --bench search [-- --tools N] [--searches N] [--models DIR]
+//! [--encoder none|embedded|NAME]... [--riglm PATH]`
+//!
+//! `DIR` has the models, as `DATA_DIR/models` does. The first row is a program that does not search,
+//! whose memory is what the others are compared with.
+#![expect(
+    clippy::panic,
+    reason = "arguments that are not understood end the bench"
+)]
+
+#[expect(dead_code, reason = "the other benches start a server that echoes")]
+#[path = "../proxy_overhead/process.rs"]
+mod process;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::process::{Process, resident_kib};
+use tokio::process::Command;
+use url::Url;
+
+/// How long the vectors of a catalog may take.
+const EMBEDDING: Duration = Duration::from_mins(20);
+/// How long the program may take until it listens.
+const START: Duration = Duration::from_secs(20);
+
+struct Arguments {
+    n_tools: usize,
+    n_searches: usize,
+    models: Option<PathBuf>,
+    encoders: Vec<String>,
+    program: Option<PathBuf>,
+}
+
+fn main() {
+    let arguments = arguments();
+    let program = arguments.program.clone();
+    let program = program.unwrap_or_else(process::riglm_program);
+    let upstream = tools::start(arguments.n_tools);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let bare = measure(&program, &upstream, &arguments, None).await;
+        print_head();
+        print_row("no search", &bare, bare.resident_kib);
+        for encoder in &arguments.encoders {
+            let row = measure(&program, &upstream, &arguments, Some(encoder)).await;
+            print_row(encoder, &row, bare.resident_kib);
+        }
+    });
+}
+
+fn arguments() -> Arguments {
+    let mut found = Arguments {
+        n_tools: 1_000,
+        n_searches: 400,
+        models: None,
+        encoders: Vec::new(),
+        program: None,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(name) = words.next() {
+        let mut value = || words.next().unwrap_or_else(|| panic!("{name} has a value"));
+        match name.as_str() {
+            "--tools" => found.n_tools = value().parse().expect("a number of tools"),
+            "--searches" => found.n_searches = value().parse().expect("a number of searches"),
+            "--models" => found.models = Some(value().into()),
+            "--encoder" => found.encoders.push(value()),
+            "--riglm" => found.program = Some(value().into()),
+            // What cargo itself adds.
+            "--bench" => {}
+            other => panic!("unknown argument {other}"),
+        }
+    }
+    if found.encoders.is_empty() {
+        found.encoders = vec!["none".into(), "embedded".into()];
+    }
+    found
+}
+
+/// What a program with one encoder took.
+struct Row {
+    embedding: Duration,
+    latencies: Vec<Duration>,
+    resident_kib: u64,
+}
+
+/// Starts the program with an encoder, waits until the vectors of the tools are there, and searches.
+async fn measure(
+    program: &Path,
+    upstream: &Url,
+    arguments: &Arguments,
+    encoder: Option<&String>,
+) -> Row {
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let started = Instant::now();
+    let (process, url) = serve(program, upstream, arguments, encoder, data.path()).await;
+    let client = RawClient::streamable(&url, Answers::default()).with_patience(EMBEDDING);
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.request(&request("1", "tools/list")).await;
+    let mut latencies = Vec::new();
+    let mut embedding = Duration::ZERO;
+    if let Some(encoder) = encoder {
+        // The first search makes the offer ready where nothing is embedded.
+        search(&client, 0, "anything at all").await;
+        if let Some(model) = waited_for(encoder) {
+            process
+                .line(EMBEDDING, "vectors that are there", |line| {
+                    (line.contains("vectors of") && line.contains(&model)).then_some(())
+                })
+                .await;
+        }
+        embedding = started.elapsed();
+        for (number, query) in tools::queries(arguments.n_searches).iter().enumerate() {
+            let asked = Instant::now();
+            search(&client, number + 1, query).await;
+            latencies.push(asked.elapsed());
+        }
+        latencies.sort_unstable();
+    }
+    // What an allocator gives back it gives back after a while.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Row {
+        embedding,
+        latencies,
+        resident_kib: resident_kib(process.pid()),
+    }
+}
+
+/// Returns what the log names once the better encoder is done.
+fn waited_for(encoder: &str) -> Option<String> {
+    match encoder {
+        "none" => None,
+        "embedded" => Some("model=".into()),
+        name => Some(name.into()),
+    }
+}
+
+async fn search(client: &RawClient, number: usize, query: &str) {
+    let arguments = format!(r#"{{"query":"{query}"}}"#);
+    let id = format!(r#""s{number}""#);
+    let answer = client
+        .request(&call(&id, "search_available_tools", &arguments))
+        .await;
+    assert!(answer.text.contains("matches"), "{}", answer.text);
+}
+
+async fn serve(
+    program: &Path,
+    upstream: &Url,
+    arguments: &Arguments,
+    encoder: Option<&String>,
+    data: &Path,
+) -> (Process, Url) {
+    let strategy = if encoder.is_some() {
+        "prediction"
+    } else {
+        "none"
+    };
+    let mut command = Command::new(program);
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--control", "off"])
+        .args(["--strategy", strategy, "--upstream", upstream.as_str()])
+        .arg("--data-dir")
+        .arg(data)
+        .env("RIGLM__LOGGING__LEVEL", "debug")
+        .env("RIGLM__SEARCH__ENCODER__MODEL", model(encoder, arguments));
+    let process = Process::spawn(command);
+    let url = process
+        .line(START, "the address", |line| {
+            let at = line.find("listening on http://")?;
+            let rest = &line[at + "listening on ".len()..];
+            let url: Url = rest.split_whitespace().next()?.parse().ok()?;
+            url.path().starts_with("/mcp").then_some(url)
+        })
+        .await;
+    (process, url)
+}
+
+/// Returns how an encoder is configured: models by their directory.
+fn model(encoder: Option<&String>, arguments: &Arguments) -> String {
+    let name = encoder.map_or("none", String::as_str);
+    if matches!(name, "none" | "embedded") {
+        return name.into();
+    }
+    let models = arguments.models.as_ref();
+    let models = models.expect("--models says where models are");
+    models.join(name).display().to_string()
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
+fn print_head() {
+    println!("| encoder | p50 ms | p95 ms | ready after s | resident MB | added MB |");
+    println!("|---|---|---|---|---|---|");
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
+fn print_row(name: &str, row: &Row, bare_kib: u64) {
+    let at = |percent: usize| match row.latencies.len() {
+        0 => "-".to_owned(),
+        n => {
+            let latency = row.latencies[(n - 1) * percent / 100];
+            format!("{:.2}", latency.as_secs_f64() * 1e3)
+        }
+    };
+    let megabytes = |kib: u64| kib * 1_024 / 1_000_000;
+    println!(
+        "| {name} | {} | {} | {:.1} | {} | {} |",
+        at(50),
+        at(95),
+        row.embedding.as_secs_f64(),
+        megabytes(row.resident_kib),
+        megabytes(row.resident_kib.saturating_sub(bare_kib)),
+    );
+}
