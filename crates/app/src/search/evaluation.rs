@@ -147,9 +147,9 @@ fn rank_all(
         let (_, quality) = grade(&hits, &options.quality);
         let ranking: Vec<usize> = hits.into_iter().map(|hit| hit.position).collect();
         let first = &ranking[..ranking.len().min(N_GRADED)];
-        let graded = grades.entry(quality).or_default();
-        graded.n_answers += 1;
-        graded.n_found += u64::from(labelled.gold.items().any(|tool| first.contains(tool)));
+        let of_grade = grades.entry(quality).or_default();
+        of_grade.n_answers += 1;
+        of_grade.n_found += u64::from(labelled.gold.items().any(|tool| first.contains(tool)));
         metrics.add(&ranking, &labelled.gold);
         progress("ranking", number + 1, queries.len());
     }

@@ -58,17 +58,16 @@ pub async fn the_newest_contexts_come_oldest_first(store: &impl UsageStore) {
 pub async fn the_newest_contexts_of_a_principal_come_oldest_first(store: &impl UsageStore) {
     let long = "x".repeat(10_000);
     let names = ["a", "b", "a", "a", &long];
-    let mut contexts = Vec::new();
-    for (n, name) in (1..).zip(names) {
+    let mut n = 0;
+    let contexts = names.map(|name| {
+        n += 1;
         let mut context = context(session(run(1), n % 2 + 1).id, n);
         context.principal = Principal::named(name);
-        contexts.push(context);
-    }
+        context
+    });
     let records: Vec<_> = contexts.iter().cloned().map(Record::ContextGiven).collect();
     apply(store, &records).await;
-    let [first, other, second, third, far] = &contexts[..] else {
-        panic!("five contexts");
-    };
+    let [first, other, second, third, far] = &contexts;
     for (name, limit, expected) in [
         ("a", 9, vec![first, second, third]),
         ("a", 2, vec![second, third]),
