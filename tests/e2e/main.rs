@@ -14,6 +14,7 @@ mod learning;
 mod models;
 mod postgres;
 mod recording;
+mod replay;
 mod replicas;
 
 use riglm_tests::fixture::{Server, Upstream};

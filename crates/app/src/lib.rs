@@ -11,6 +11,7 @@ pub mod clock;
 pub mod filtering;
 pub mod limits;
 pub mod proxy;
+pub mod replay;
 pub mod search;
 pub mod shared_upstream;
 pub mod tracking;

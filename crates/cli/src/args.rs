@@ -2,6 +2,7 @@
 
 mod eval;
 mod model;
+mod replay;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::config::{Downstream, Overrides, UpstreamChoice};
 use crate::demo::DemoServer;
 
 pub use eval::{EvalCommand, EvalSearchArgs, FusionChoice, HistoryChoice};
+pub use replay::{PredictorChoice, ReplayArgs, ReplayInput};
 
 /// A transparent MCP proxy that records tool calls.
 #[derive(Debug, Parser)]
@@ -44,6 +46,8 @@ pub enum Command {
     /// Measure how good the search is
     #[command(subcommand)]
     Eval(EvalCommand),
+    /// Measure what predictors and list policies would have done on calls that were made
+    Replay(ReplayArgs),
     /// Look after the database
     #[command(subcommand)]
     Db(DbCommand),

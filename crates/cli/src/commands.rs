@@ -10,6 +10,7 @@ mod eval;
 mod hangup;
 mod login;
 mod model;
+mod replay;
 mod serve;
 mod sessions;
 mod table;
@@ -56,6 +57,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Eval(command) => {
             let config = loaded(&command.places().overrides())?;
             wait_for(eval::run(&config, &command))
+        }
+        Command::Replay(arguments) => {
+            let config = loaded(&arguments.places.overrides())?;
+            wait_for(replay::run(&config, &arguments))
         }
         Command::Data(command) => {
             let config = loaded(&command.store().places.overrides())?;

@@ -1,5 +1,11 @@
-//! How good rankings are, measured on queries of which the right tools are known.
+//! How good rankings are, measured on queries of which the right tools are known, and how good
+//! forecasts of the next call and the lists made of them are, measured on calls that were made.
 
+mod forecast;
 mod metrics;
+mod prediction;
+pub mod replay;
 
+pub use forecast::Forecast;
 pub use metrics::{Gold, RankingMetrics};
+pub use prediction::{CatalogShare, PredictionMetrics};

@@ -208,6 +208,32 @@ pub struct InvocationSummary {
     pub response_tokens: Option<u64>,
 }
 
+/// What is learned from a recorded call: who called what, when and in which session, without what
+/// was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastCall {
+    /// Identifies the call.
+    pub id: InvocationId,
+    /// The session that made it.
+    pub session: SessionId,
+    /// The work session that it belongs to, where one was derived.
+    pub work_session: Option<WorkSessionId>,
+    /// Who called.
+    pub principal: Principal,
+    /// Keyed hash of the client; `None` when its session is not recorded.
+    pub client: Option<KeyedHash>,
+    /// The upstream of the tool.
+    pub upstream: UpstreamName,
+    /// The tool, by the name that the upstream knows.
+    pub tool: ToolName,
+    /// When the call was received.
+    pub started_at: Timestamp,
+    /// The first call of the same logical call, of which this one is a further round.
+    pub continues: Option<InvocationId>,
+    /// How it ended; `None` while it is in flight.
+    pub outcome: Option<Outcome>,
+}
+
 impl InvocationSummary {
     /// Returns the size of what the client sent.
     #[must_use]

@@ -9,7 +9,9 @@
 pub mod admission;
 pub mod audit;
 pub mod canonical;
+pub mod conformal;
 pub mod context;
+pub mod economics;
 pub mod edit;
 pub mod embedding;
 pub mod evaluation;

@@ -132,6 +132,8 @@ macro_rules! usage_store_contract {
                     a_call_before_1970_is_read_as_it_was_recorded,
                     the_newest_calls_come_oldest_first,
                     calls_are_ordered_by_identifier_whatever_their_start,
+                    the_history_is_read_page_by_page,
+                    a_past_call_has_the_client_of_its_session,
                     only_calls_that_fit_are_read_and_counted,
                     any_name_of_a_tool_survives,
                 ]

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::invocation::{
-    CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, ToolSource,
+    CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, PastCall, ToolSource,
 };
 use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, StoreError};
@@ -130,6 +130,34 @@ macro_rules! select_newest {
     };
 }
 
+/// Parameters: the call before the page, limit. What stands before all others is no identifier of
+/// a call.
+const SELECT_PAGE: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(
+            hex(invocations.id), hex(invocations.session),
+            iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
+            iif(client IS NULL, NULL, hex(client)), upstream, tool, invocations.started_at,
+            iif(continues IS NULL, NULL, hex(continues)), outcome)
+        FROM invocations
+        LEFT JOIN sessions ON sessions.id = invocations.session
+        WHERE invocations.id > coalesce(unhex(?1 ->> 0, '-'), x'')
+        ORDER BY invocations.id
+        LIMIT ?1 ->> 1",
+    postgres: "
+        SELECT json_build_array(
+            invocations.id, invocations.session, work_session, invocations.principal,
+            encode(client, 'hex'), upstream, tool, invocations.started_at, continues,
+            outcome)::text
+        FROM invocations
+        LEFT JOIN sessions ON sessions.id = invocations.session
+        WHERE invocations.id >
+            coalesce(($1::jsonb ->> 0)::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY invocations.id
+        LIMIT ($1::jsonb ->> 1)::bigint",
+};
+
 /// Parameters: the contexts, nothing, limit.
 const SELECT_AFTER: Statement = select_newest!(
     "WHERE context IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[0]'))",
@@ -242,6 +270,16 @@ impl InvocationRepository for Store {
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
+    async fn past_calls(
+        &self,
+        after: Option<InvocationId>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
+        let database = self.database().await?;
+        let page: Vec<PastRow> = database.rows(&SELECT_PAGE, &(after, limit)).await?;
+        Ok(page.into_iter().map(Into::into).collect())
+    }
+
     async fn calls_after(
         &self,
         contexts: &[ContextId],
@@ -346,6 +384,40 @@ impl From<Row> for InvocationSummary {
             end,
             request_tokens: row.request_tokens,
             response_tokens: row.response_tokens,
+        }
+    }
+}
+
+/// The columns of a past call in the order of the statement.
+#[derive(Deserialize)]
+struct PastRow(
+    InvocationId,
+    SessionId,
+    Option<WorkSessionId>,
+    Principal,
+    Option<KeyedHash>,
+    UpstreamName,
+    ToolName,
+    Micros,
+    Option<InvocationId>,
+    Option<Outcome>,
+);
+
+impl From<PastRow> for PastCall {
+    fn from(row: PastRow) -> Self {
+        let PastRow(id, session, work_session, principal, client, ..) = row;
+        let PastRow(.., upstream, tool, started_at, continues, outcome) = row;
+        Self {
+            id,
+            session,
+            work_session,
+            principal,
+            client,
+            upstream,
+            tool,
+            started_at: started_at.0,
+            continues,
+            outcome,
         }
     }
 }

@@ -119,7 +119,7 @@ async fn a_search_in_a_batch_is_answered_here_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_search_is_recorded_with_what_it_says_of_the_calls_after_it() {
+async fn a_search_is_recorded_with_what_it_says_of_the_past_calls_it() {
     let options = RecorderOptions {
         include_arguments: true,
         ..RecorderOptions::default()

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::id::{ContextId, SessionId, ToolName};
-use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName};
+use riglm_domain::invocation::{InvocationSummary, PastCall};
 
 use super::StoreError;
 
@@ -31,6 +31,19 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         filter: &InvocationFilter,
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError>;
+
+    /// Returns the oldest `limit` calls by identifier, oldest first: all, or those after a call,
+    /// which need not be there any more. Calls in flight are among them. So the whole history can
+    /// be read page by page.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn past_calls(
+        &self,
+        after: Option<InvocationId>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError>;
 
     /// Returns the calls that followed these contexts, oldest first by identifier. Calls in flight
     /// are among them.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, ToolName};
-use riglm_domain::invocation::Outcome;
+use riglm_domain::invocation::{Invocation, Outcome, PastCall};
 use riglm_domain::record::Record;
 
 use super::UsageStore;
@@ -143,6 +143,63 @@ pub async fn calls_are_ordered_by_identifier_whatever_their_start(store: &impl U
         .map(|call| call.invocation.id)
         .collect();
     assert_eq!(ids, expected[1..]);
+}
+
+/// Every call is read once when each page begins after the last call of the page before, in the
+/// order of their identifiers, also when that call was removed meanwhile.
+pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let opened = [3, 1, 5, 2, 4].map(|n| Record::CallOpened(call(session, n)));
+    apply(store, &opened).await;
+    let pages = [
+        (None, 2, &[1, 2][..]),
+        (Some(2), 2, &[3, 4]),
+        (Some(4), 9, &[5]),
+    ];
+    let none = [(Some(5), 9, &[][..]), (None, 0, &[])];
+    for (after, limit, expected) in pages.into_iter().chain(none) {
+        let after = after.map(|n| call(session, n).id);
+        let page = store.past_calls(after, limit).await.unwrap();
+        let starts: Vec<_> = page.iter().map(|call| call.started_at).collect();
+        let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
+        assert_eq!(starts, expected, "{after:?}");
+    }
+    let unknown = call(session, 6).id;
+    assert_eq!(store.past_calls(Some(unknown), 9).await.unwrap(), []);
+}
+
+/// A past call has what was recorded of it, and the client of its session where that is recorded.
+pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) {
+    let known = session(run(1), 1);
+    let full = call(known.id, 2);
+    let mut bare = call(session(run(1), 9).id, 3);
+    bare.continues = Some(full.id);
+    bare.work_session = None;
+    let ended = end(&full, Outcome::Error);
+    let records = [
+        Record::SessionOpened(known.clone()),
+        Record::CallOpened(full.clone()),
+        Record::CallOpened(bare.clone()),
+        Record::CallClosed(ended),
+    ];
+    apply(store, &records).await;
+    let past = |call: Invocation, client, outcome| PastCall {
+        id: call.id,
+        session: call.session,
+        work_session: call.work_session,
+        principal: call.principal,
+        client,
+        upstream: call.upstream,
+        tool: call.tool,
+        started_at: call.started_at,
+        continues: call.continues,
+        outcome,
+    };
+    let expected = [
+        past(full, Some(known.client), Some(Outcome::Error)),
+        past(bare, None, None),
+    ];
+    assert_eq!(store.past_calls(None, 9).await.unwrap(), expected);
 }
 
 /// Only calls of the session and of the tool that the filter names are read and counted.

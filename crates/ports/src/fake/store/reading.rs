@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use riglm_domain::context::Context;
 use riglm_domain::exchange::Exchange;
 use riglm_domain::feedback::Feedback;
-use riglm_domain::id::{ContextId, RecommendationId, SessionId, UpstreamName};
-use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::id::{ContextId, InvocationId, RecommendationId, SessionId, UpstreamName};
+use riglm_domain::invocation::{InvocationSummary, PastCall};
 use riglm_domain::list_shown::ListShown;
 use riglm_domain::principal::Principal;
 use riglm_domain::recommendation::Recommendation;
@@ -39,6 +39,23 @@ impl Rows {
                 .filter(|call| call.invocation.session == session.id)
                 .count() as u64,
             tools_available: tools.into_iter().collect(),
+        }
+    }
+
+    fn past(&self, call: &InvocationSummary) -> PastCall {
+        let made = call.invocation.clone();
+        let session = self.sessions.get(&made.session);
+        PastCall {
+            id: made.id,
+            session: made.session,
+            work_session: made.work_session,
+            principal: made.principal,
+            client: session.map(|(session, _)| session.client),
+            upstream: made.upstream,
+            tool: made.tool,
+            started_at: made.started_at,
+            continues: made.continues,
+            outcome: call.end.as_ref().map(|end| end.outcome),
         }
     }
 
@@ -95,6 +112,21 @@ impl InvocationRepository for MemoryStore {
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         Ok(last(self.rows().fitting(filter), limit))
+    }
+
+    async fn past_calls(
+        &self,
+        after: Option<InvocationId>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
+        let rows = self.rows();
+        let mut calls: Vec<PastCall> = (rows.calls.values())
+            .filter(|call| after.is_none_or(|after| call.invocation.id > after))
+            .map(|call| rows.past(call))
+            .collect();
+        calls.sort_by_key(|call| call.id);
+        calls.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(calls)
     }
 
     async fn calls_after(

@@ -1,0 +1,226 @@
+//! Predictors and policies over a stream of sessions.
+
+use riglm_domain::economics::CostModel;
+use riglm_domain::evaluation::replay::{ListMetrics, ListPolicy, ListSimulation};
+use riglm_domain::evaluation::{Forecast, PredictionMetrics};
+
+use super::folds::{N_FOLDS, fold_of};
+use super::forecaster::{Forecaster, ReplayedPredictor, play};
+use super::session::{ReplayCatalog, ReplaySession, SessionSource};
+
+/// How sessions are replayed.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// The predictors that are measured.
+    pub predictors: Vec<ReplayedPredictor>,
+    /// The policies that make lists of what the first predictor predicts.
+    pub policies: Vec<ListPolicy>,
+    /// How many tools lists of a fixed length have.
+    pub max_tools: usize,
+    /// How many tools the answer of a search carries besides the found one.
+    pub n_inline: usize,
+    /// What lists cost.
+    pub costs: CostModel,
+    /// Whether predictors see what was asked for.
+    pub with_query: bool,
+    /// Whether nothing is known of the task of a session that is predicted: each fifth of the
+    /// tasks is predicted by what was learned from the sessions of all others. What is steered by
+    /// what happened, thresholds of policies and mixing weights, goes on adapting.
+    pub unseen_tasks: bool,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct ReplayReport {
+    /// How many sessions were predicted.
+    pub n_sessions: u64,
+    /// How many calls they had.
+    pub n_calls: u64,
+    /// How many of them were the first ones of their tool in their session.
+    pub n_first_uses: u64,
+    /// The predictors, in the order in which they were asked for.
+    pub predictors: Vec<PredictorReport>,
+    /// The policies, in the order in which they were asked for.
+    pub policies: Vec<(ListPolicy, ListMetrics)>,
+}
+
+/// How good a predictor was.
+#[derive(Debug)]
+pub struct PredictorReport {
+    /// Its name.
+    pub name: &'static str,
+    /// How good it was.
+    pub metrics: PredictionMetrics,
+}
+
+/// Replays all sessions. `progress` is told what is being done and with how many sessions that
+/// is done.
+///
+/// # Errors
+///
+/// Returns the error of the source.
+pub async fn replay<S: SessionSource>(
+    catalog: &ReplayCatalog,
+    source: &mut S,
+    options: &ReplayOptions,
+    progress: &(dyn Fn(&str, u64) + Sync),
+) -> Result<ReplayReport, S::Error> {
+    let mut measured = Measured::new(catalog, options);
+    if options.unseen_tasks {
+        let mut folds = [(); N_FOLDS].map(|()| Ensemble::untrained(catalog, options));
+        let mut n_learned = 0;
+        while let Some(session) = source.next().await? {
+            let own = fold_of(&session);
+            for (fold, ensemble) in folds.iter_mut().enumerate() {
+                if fold != own {
+                    ensemble.play(&session, true, None);
+                }
+            }
+            n_learned += 1;
+            progress("learned", n_learned);
+        }
+        source.restart().await?;
+        while let Some(session) = source.next().await? {
+            let ensemble = &mut folds[fold_of(&session)];
+            ensemble.play(&session, false, Some(&mut measured));
+            progress("predicted", measured.n_sessions);
+        }
+    } else {
+        let mut ensemble = Ensemble::untrained(catalog, options);
+        while let Some(session) = source.next().await? {
+            ensemble.play(&session, true, Some(&mut measured));
+            progress("predicted", measured.n_sessions);
+        }
+    }
+    Ok(measured.report())
+}
+
+/// All predictors with what they have learned from the same sessions.
+struct Ensemble {
+    forecasters: Vec<Box<dyn Forecaster>>,
+    with_query: bool,
+    scores: Vec<f64>,
+}
+
+impl Ensemble {
+    fn untrained(catalog: &ReplayCatalog, options: &ReplayOptions) -> Self {
+        let predictors = options.predictors.iter();
+        Self {
+            forecasters: predictors.map(|one| one.untrained(catalog)).collect(),
+            with_query: options.with_query,
+            scores: vec![0.0; catalog.tools.len()],
+        }
+    }
+
+    fn play(
+        &mut self,
+        session: &ReplaySession,
+        learns: bool,
+        mut measured: Option<&mut Measured<'_>>,
+    ) {
+        if session.calls.is_empty() {
+            return;
+        }
+        if let Some(measured) = &mut measured {
+            measured.begin_session(session);
+        }
+        for (predictor, forecaster) in self.forecasters.iter_mut().enumerate() {
+            let measure = |position: usize, scores: &[f64]| {
+                if let Some(measured) = &mut measured {
+                    measured.add(predictor, session, position, scores);
+                }
+            };
+            let (with_query, scores) = (self.with_query, &mut self.scores);
+            play(
+                &mut **forecaster,
+                session,
+                with_query,
+                learns,
+                scores,
+                measure,
+            );
+        }
+    }
+}
+
+/// What is measured of all predictors and policies.
+struct Measured<'a> {
+    options: &'a ReplayOptions,
+    metrics: Vec<PredictionMetrics>,
+    policies: Vec<ListSimulation>,
+    forecast: Forecast,
+    /// For each call of the session whether it is the first one of its tool.
+    first_uses: Vec<bool>,
+    is_used: Vec<bool>,
+    n_sessions: u64,
+    n_calls: u64,
+    n_first_uses: u64,
+}
+
+impl<'a> Measured<'a> {
+    fn new(catalog: &ReplayCatalog, options: &'a ReplayOptions) -> Self {
+        let n_tools = catalog.tools.len();
+        let simulated = |policy: &ListPolicy| {
+            let (max_tools, n_inline) = (options.max_tools, options.n_inline);
+            ListSimulation::new(*policy, n_tools, max_tools, n_inline, options.costs)
+        };
+        Self {
+            options,
+            metrics: vec![PredictionMetrics::default(); options.predictors.len()],
+            policies: options.policies.iter().map(simulated).collect(),
+            forecast: Forecast::default(),
+            first_uses: Vec::new(),
+            is_used: vec![false; n_tools],
+            n_sessions: 0,
+            n_calls: 0,
+            n_first_uses: 0,
+        }
+    }
+
+    fn begin_session(&mut self, session: &ReplaySession) {
+        self.first_uses.clear();
+        self.is_used.fill(false);
+        for call in &session.calls {
+            let used = self.is_used.get_mut(call.tool);
+            let is_first = used.is_some_and(|used| !std::mem::replace(used, true));
+            self.first_uses.push(is_first);
+            self.n_first_uses += u64::from(is_first);
+        }
+        self.n_sessions += 1;
+        self.n_calls += session.calls.len() as u64;
+    }
+
+    fn add(&mut self, predictor: usize, session: &ReplaySession, position: usize, scores: &[f64]) {
+        self.forecast.fill(scores);
+        let called = session.calls[position].tool;
+        let is_first_use = self.first_uses[position];
+        self.metrics[predictor].add(&self.forecast, called, is_first_use);
+        if predictor == 0 {
+            for policy in &mut self.policies {
+                policy.add(&self.forecast, called, position == 0);
+            }
+        }
+    }
+
+    fn report(self) -> ReplayReport {
+        let predictors = self.options.predictors.iter().zip(self.metrics);
+        let policies = self.options.policies.iter().zip(&self.policies);
+        ReplayReport {
+            n_sessions: self.n_sessions,
+            n_calls: self.n_calls,
+            n_first_uses: self.n_first_uses,
+            predictors: predictors
+                .map(|(predictor, metrics)| PredictorReport {
+                    name: predictor.name(),
+                    metrics,
+                })
+                .collect(),
+            policies: policies
+                .map(|(policy, simulation)| (*policy, simulation.metrics()))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use super::super::session::{ReplayCall, ReplayTool};
+use super::*;
+
+#[derive(Debug)]
+struct Given {
+    all: Vec<ReplaySession>,
+    left: VecDeque<ReplaySession>,
+}
+
+impl Given {
+    fn new(sessions: &[(&str, &[usize])]) -> Self {
+        let all = sessions.iter().enumerate();
+        let all: Vec<ReplaySession> = all
+            .map(|(number, (task, tools))| ReplaySession {
+                id: number.to_string(),
+                task: Some((*task).into()),
+                calls: tools.iter().map(|tool| call(*tool)).collect(),
+                ..ReplaySession::default()
+            })
+            .collect();
+        let left = all.clone().into();
+        Self { all, left }
+    }
+}
+
+fn call(tool: usize) -> ReplayCall {
+    ReplayCall {
+        tool,
+        ok: true,
+        turn: None,
+        at: None,
+    }
+}
+
+impl SessionSource for Given {
+    type Error = Infallible;
+
+    async fn next(&mut self) -> Result<Option<ReplaySession>, Infallible> {
+        Ok(self.left.pop_front())
+    }
+
+    async fn restart(&mut self) -> Result<(), Infallible> {
+        self.left = self.all.clone().into();
+        Ok(())
+    }
+}
+
+fn catalog(n_tools: usize) -> ReplayCatalog {
+    let tool = |number: usize| ReplayTool {
+        name: format!("tool-{number}"),
+        ..ReplayTool::default()
+    };
+    ReplayCatalog {
+        tools: (0..n_tools).map(tool).collect(),
+    }
+}
+
+fn options(unseen_tasks: bool) -> ReplayOptions {
+    ReplayOptions {
+        predictors: vec![ReplayedPredictor::frequency()],
+        policies: vec![ListPolicy::Static, ListPolicy::Rerank],
+        max_tools: 1,
+        n_inline: 0,
+        costs: CostModel::default(),
+        with_query: true,
+        unseen_tasks,
+    }
+}
+
+async fn replayed(sessions: &[(&str, &[usize])], unseen_tasks: bool) -> ReplayReport {
+    let mut source = Given::new(sessions);
+    let silent = |_: &str, _| {};
+    replay(&catalog(3), &mut source, &options(unseen_tasks), &silent)
+        .await
+        .unwrap()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+#[tokio::test]
+async fn a_call_is_predicted_before_it_is_learned() {
+    let report = replayed(&[("t", &[2, 2]), ("t", &[]), ("t", &[2])], false).await;
+    assert_eq!(
+        (report.n_sessions, report.n_calls, report.n_first_uses),
+        (2, 3, 2)
+    );
+    let metrics = &report.predictors[0].metrics;
+    // The first call of all is ranked last: nothing is known yet.
+    assert!(near(metrics.hit(1), 2.0 / 3.0) && near(metrics.first_use(1), 0.5));
+    assert!(near(metrics.mrr(), (1.0 / 3.0 + 1.0 + 1.0) / 3.0));
+    let coverage = |at: usize| report.policies[at].1.coverage;
+    // The static list of the first session has tool 0, and stays.
+    assert!(near(coverage(0), 1.0 / 3.0) && near(coverage(1), 2.0 / 3.0));
+}
+
+#[tokio::test]
+async fn nothing_is_learned_of_the_task_of_a_session() {
+    let same = replayed(&[("t", &[2]), ("t", &[2]), ("t", &[2])], true).await;
+    assert_eq!(same.n_calls, 3);
+    assert!(near(same.predictors[0].metrics.hit(1), 0.0));
+    // Two tasks of different folds tell of each other, also of what comes later in the file.
+    let folds = |task: &str| {
+        fold_of(&ReplaySession {
+            task: Some(task.into()),
+            ..ReplaySession::default()
+        })
+    };
+    let names: Vec<String> = (0..20).map(|number| format!("task-{number}")).collect();
+    let other = names.iter().find(|name| folds(name) != folds("t")).unwrap();
+    let different = replayed(&[("t", &[2]), (other, &[2])], true).await;
+    assert!(near(different.predictors[0].metrics.hit(1), 1.0));
+}
+
+#[tokio::test]
+async fn the_query_and_the_turns_can_be_hidden() {
+    #[derive(Debug, Default)]
+    struct Hears(Vec<String>);
+    impl Forecaster for Hears {
+        fn begin_session(&mut self, session: &super::super::SessionContext<'_>) {
+            self.0.extend(session.query.map(Into::into));
+        }
+        fn predict(&mut self, call: &super::super::CallContext<'_>, _scores: &mut [f64]) {
+            self.0.extend(call.turn.map(|(_, text)| text.into()));
+        }
+        fn observe(&mut self, _called: &super::super::Called, _learns: bool) {}
+        fn end_session(&mut self, _learns: bool) {}
+    }
+    let session = ReplaySession {
+        query: Some("q".into()),
+        turns: vec!["one".into(), "two".into()],
+        calls: vec![
+            call(0),
+            ReplayCall {
+                turn: Some(1),
+                ..call(0)
+            },
+        ],
+        ..ReplaySession::default()
+    };
+    for (with_query, expected) in [(true, &["q", "one", "two"][..]), (false, &[])] {
+        let mut hears = Hears::default();
+        play(
+            &mut hears,
+            &session,
+            with_query,
+            true,
+            &mut [0.0],
+            |_, _| {},
+        );
+        assert_eq!(hears.0, expected);
+    }
+}

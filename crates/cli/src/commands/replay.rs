@@ -1,0 +1,149 @@
+//! `riglm replay`: what predictors and list policies would have done on calls that were made.
+
+mod catalog;
+mod lines;
+mod report;
+mod sessions;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::ValueEnum as _;
+use riglm_adapters_storage::open_reader;
+use riglm_app::clock::SystemClock;
+use riglm_app::replay::{
+    History, ReplayCatalog, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
+    history_catalog, replay,
+};
+use riglm_domain::economics::CostModel;
+use riglm_domain::evaluation::replay::ListPolicy;
+
+use self::report::Replayed;
+use self::sessions::SessionFile;
+use crate::args::{PredictorChoice, ReplayArgs};
+use crate::config::Config;
+use crate::output::{note, print};
+
+/// Where no work session was derived, a silence of this length begins another session.
+const IDLE_GAP: Duration = Duration::from_mins(10);
+
+/// Replays what the arguments name, and prints what was measured.
+pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
+    let options = options(arguments);
+    let started = Instant::now();
+    let input = &arguments.input;
+    let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
+        (Some(catalog), Some(sessions)) if !input.from_store => {
+            let (n_tools, report) = of_files(catalog, sessions, input.lenient, &options).await?;
+            (name_of(sessions), n_tools, report)
+        }
+        _ => {
+            let (n_tools, report) = of_store(config, &options).await?;
+            ("store".to_owned(), n_tools, report)
+        }
+    };
+    let replayed = Replayed {
+        dataset,
+        n_tools,
+        report,
+        elapsed: started.elapsed(),
+    };
+    let text = if arguments.json {
+        replayed.as_json().to_string()
+    } else {
+        replayed.as_tables()
+    };
+    Ok(print(&text)?)
+}
+
+fn options(arguments: &ReplayArgs) -> ReplayOptions {
+    let predictors = chosen(&arguments.predictor, PredictorChoice::value_variants());
+    let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    ReplayOptions {
+        predictors: predictors.into_iter().map(predictor).collect(),
+        policies: chosen(&arguments.policy, &ListPolicy::DEFAULT),
+        max_tools: at_most(arguments.max_tools),
+        n_inline: at_most(arguments.inline),
+        costs: CostModel::default(),
+        with_query: !arguments.no_query,
+        unseen_tasks: arguments.unseen_tasks,
+    }
+}
+
+fn predictor(choice: PredictorChoice) -> ReplayedPredictor {
+    match choice {
+        PredictorChoice::Frequency => ReplayedPredictor::frequency(),
+    }
+}
+
+/// Returns what was chosen, each once, or all.
+fn chosen<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
+    let mut chosen = Vec::new();
+    for one in if given.is_empty() { all } else { given } {
+        if !chosen.contains(one) {
+            chosen.push(*one);
+        }
+    }
+    chosen
+}
+
+async fn of_files(
+    catalog_path: &Path,
+    sessions_path: &Path,
+    is_lenient: bool,
+    options: &ReplayOptions,
+) -> anyhow::Result<(usize, ReplayReport)> {
+    let (catalog, n_twice) = catalog::read(catalog_path, is_lenient)?;
+    let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, is_lenient)?;
+    let report = replayed(&catalog, &mut sessions, options).await?;
+    let skipped = sessions.skipped();
+    for (n, what) in [
+        (n_twice, "tools that stand in the catalog twice"),
+        (skipped.lines, "lines that are no session"),
+        (skipped.calls, "calls that cannot be replayed"),
+        (skipped.empty_sessions, "sessions without calls"),
+    ] {
+        if n > 0 {
+            note(&format!("skipped {n} {what}"));
+        }
+    }
+    if report.n_calls == 0 {
+        bail!("{}: there are no calls", sessions_path.display());
+    }
+    Ok((catalog.tools.len(), report))
+}
+
+async fn of_store(
+    config: &Config,
+    options: &ReplayOptions,
+) -> anyhow::Result<(usize, ReplayReport)> {
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let (catalog, tools) = history_catalog(&store).await?;
+    let mut history = History::new(&store, tools, IDLE_GAP);
+    let report = replayed(&catalog, &mut history, options).await?;
+    if report.n_calls == 0 {
+        bail!("no calls are recorded in {}", config.data_dir.display());
+    }
+    Ok((catalog.tools.len(), report))
+}
+
+async fn replayed<S: SessionSource>(
+    catalog: &ReplayCatalog,
+    source: &mut S,
+    options: &ReplayOptions,
+) -> Result<ReplayReport, S::Error> {
+    let told = |what: &str, n_sessions: u64| {
+        const EVERY: u64 = 1_000;
+        if n_sessions > 0 && n_sessions.is_multiple_of(EVERY) {
+            note(&format!("{what} {n_sessions} sessions"));
+        }
+    };
+    replay(catalog, source, options, &told).await
+}
+
+/// Returns the name of a file without its last extension.
+fn name_of(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,177 @@
+//! What was measured, for people and for scripts.
+
+use std::time::Duration;
+
+use riglm_app::replay::{PredictorReport, ReplayReport};
+use riglm_domain::evaluation::replay::ListMetrics;
+use riglm_domain::evaluation::{CatalogShare, PredictionMetrics};
+use serde_json::{Map, Value, json};
+
+use crate::commands::table::{Column, table};
+
+/// A replay that is done.
+#[derive(Debug)]
+pub(super) struct Replayed {
+    /// What was replayed.
+    pub(super) dataset: String,
+    /// How many tools could be called.
+    pub(super) n_tools: usize,
+    /// What was measured.
+    pub(super) report: ReplayReport,
+    /// How long it took, with reading.
+    pub(super) elapsed: Duration,
+}
+
+impl Replayed {
+    /// Returns the replay in the form that scripts rely on.
+    pub(super) fn as_json(&self) -> Value {
+        let report = &self.report;
+        let predictors = report.predictors.iter();
+        let predictors: Map<String, Value> = predictors
+            .map(|of| (of.name.into(), of_predictor(&of.metrics).into()))
+            .collect();
+        let policies = report.policies.iter();
+        let policies: Map<String, Value> = policies
+            .map(|(policy, metrics)| (policy.to_string(), of_policy(metrics)))
+            .collect();
+        json!({
+            "dataset": self.dataset,
+            "calls": report.n_calls,
+            "first_uses": report.n_first_uses,
+            "catalog": self.n_tools,
+            "predictors": predictors,
+            "policies": policies,
+            "seconds": rounded(self.elapsed.as_secs_f64()),
+        })
+    }
+
+    /// Returns the replay as tables for people.
+    pub(super) fn as_tables(&self) -> String {
+        let report = &self.report;
+        let summary = format!(
+            "{}: {} calls, {} first uses, {} sessions, {} tools, {:.1} s",
+            super::super::table::foreign(&self.dataset),
+            report.n_calls,
+            report.n_first_uses,
+            report.n_sessions,
+            self.n_tools,
+            self.elapsed.as_secs_f64(),
+        );
+        let lists = match report.predictors.first() {
+            Some(first) => format!("lists made of what {} predicts", first.name),
+            None => String::new(),
+        };
+        let [hits, shares] = tables_of_predictors(&report.predictors);
+        let policies = table_of_policies(report);
+        [summary, hits, shares, lists, policies].join("\n\n")
+    }
+}
+
+/// Returns the measures of a predictor by name.
+fn of_predictor(metrics: &PredictionMetrics) -> Map<String, Value> {
+    let mut measures = Map::new();
+    let mut measure = |name: String, value: f64| measures.insert(name, rounded(value));
+    for k in PredictionMetrics::HIT_AT {
+        measure(format!("hit@{k}"), metrics.hit(k));
+    }
+    for k in PredictionMetrics::HIT_AT {
+        measure(format!("first_use@{k}"), metrics.first_use(k));
+    }
+    for share in CatalogShare::ALL {
+        measure(format!("cov@{}%", share.percent()), metrics.coverage(share));
+    }
+    for share in CatalogShare::ALL {
+        let name = format!("first_use_cov@{}%", share.percent());
+        measure(name, metrics.first_use_coverage(share));
+    }
+    measure("mrr".into(), metrics.mrr());
+    measure("bits".into(), metrics.bits());
+    measures
+}
+
+/// Returns the measures of a policy by name.
+fn of_policy(metrics: &ListMetrics) -> Value {
+    json!({
+        "coverage": rounded(metrics.coverage),
+        "first_use_coverage": rounded(metrics.first_use_coverage),
+        "mean_size": rounded(metrics.mean_size),
+        "reduction": rounded(metrics.reduction),
+        "searches_per_session": rounded(metrics.searches_per_session),
+        "changes_per_session": rounded(metrics.changes_per_session),
+        "cost_vs_all": rounded(metrics.cost_vs_all),
+    })
+}
+
+/// Returns a number with four decimals.
+fn rounded(value: f64) -> Value {
+    json!((value * 1e4).round() / 1e4)
+}
+
+fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
+    let hits = [
+        Column::Text("PREDICTOR"),
+        Column::Number("HIT@1"),
+        Column::Number("@5"),
+        Column::Number("@10"),
+        Column::Number("@20"),
+        Column::Number("FIRST USE@1"),
+        Column::Number("@5"),
+        Column::Number("@10"),
+        Column::Number("@20"),
+        Column::Number("MRR"),
+        Column::Number("BITS"),
+    ];
+    let shares = [
+        Column::Text("PREDICTOR"),
+        Column::Number("COV@50%"),
+        Column::Number("@25%"),
+        Column::Number("@10%"),
+        Column::Number("FIRST USE COV@50%"),
+        Column::Number("@25%"),
+        Column::Number("@10%"),
+    ];
+    let row = |of: &PredictorReport, values: &[f64]| {
+        let name = of.name.to_owned();
+        let values = values.iter().map(|value| format!("{value:.3}"));
+        [name].into_iter().chain(values).collect::<Vec<String>>()
+    };
+    let mut hit_rows = Vec::new();
+    let mut share_rows = Vec::new();
+    for of in reports {
+        let metrics = &of.metrics;
+        let at = PredictionMetrics::HIT_AT;
+        let last = [metrics.mrr(), metrics.bits()];
+        let values = [at.map(|k| metrics.hit(k)), at.map(|k| metrics.first_use(k))].concat();
+        hit_rows.push(row(of, &[values.as_slice(), &last].concat()));
+        let all = CatalogShare::ALL.map(|share| metrics.coverage(share));
+        let first = CatalogShare::ALL.map(|share| metrics.first_use_coverage(share));
+        share_rows.push(row(of, &[all, first].concat()));
+    }
+    [table(&hits, hit_rows), table(&shares, share_rows)]
+}
+
+fn table_of_policies(report: &ReplayReport) -> String {
+    let columns = [
+        Column::Text("POLICY"),
+        Column::Number("COVERAGE"),
+        Column::Number("FIRST USES"),
+        Column::Number("SIZE"),
+        Column::Number("REDUCTION"),
+        Column::Number("SEARCHES"),
+        Column::Number("CHANGES"),
+        Column::Number("COST"),
+    ];
+    let rows = report.policies.iter().map(|(policy, metrics)| {
+        vec![
+            policy.to_string(),
+            format!("{:.3}", metrics.coverage),
+            format!("{:.3}", metrics.first_use_coverage),
+            format!("{:.1}", metrics.mean_size),
+            format!("{:.3}", metrics.reduction),
+            format!("{:.2}", metrics.searches_per_session),
+            format!("{:.2}", metrics.changes_per_session),
+            format!("{:.3}", metrics.cost_vs_all),
+        ]
+    });
+    table(&columns, rows.collect())
+}

@@ -1,0 +1,177 @@
+//! Sessions: one JSON object a line, in the order of their beginnings.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use riglm_app::replay::{ReplayCall, ReplayCatalog, ReplaySession, SessionSource};
+use serde::Deserialize;
+
+use super::lines::Lines;
+
+#[derive(Debug, Deserialize)]
+struct SessionLine {
+    session_id: Option<String>,
+    client: Option<String>,
+    task_id: Option<String>,
+    started_at: Option<String>,
+    query: Option<String>,
+    turns: Option<Vec<String>>,
+    calls: Vec<CallEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CallEntry {
+    tool: String,
+    ok: Option<bool>,
+    turn: Option<usize>,
+    t: Option<String>,
+}
+
+/// What was left out of the sessions since the file was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Skipped {
+    /// How many lines are no session.
+    pub(super) lines: u64,
+    /// How many calls are of unknown tools or turns, or at moments that are none.
+    pub(super) calls: u64,
+    /// How many sessions have no calls.
+    pub(super) empty_sessions: u64,
+}
+
+/// A file of sessions, read line by line.
+#[derive(Debug)]
+pub(super) struct SessionFile {
+    lines: Lines,
+    catalog: PathBuf,
+    positions: HashMap<String, usize>,
+    is_lenient: bool,
+    skipped: Skipped,
+}
+
+impl SessionFile {
+    /// Opens a file whose calls are of tools of this catalog.
+    pub(super) fn open(
+        path: &Path,
+        catalog_path: &Path,
+        catalog: &ReplayCatalog,
+        is_lenient: bool,
+    ) -> anyhow::Result<Self> {
+        let names = catalog.tools.iter().map(|tool| tool.name.clone());
+        Ok(Self {
+            lines: Lines::open(path)?,
+            catalog: catalog_path.to_owned(),
+            positions: names.zip(0..).collect(),
+            is_lenient,
+            skipped: Skipped::default(),
+        })
+    }
+
+    /// Returns what was left out since the file was begun.
+    pub(super) fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// Returns the next session that has calls.
+    fn read(&mut self) -> anyhow::Result<Option<ReplaySession>> {
+        loop {
+            let path = self.lines.path().to_owned();
+            let Some(line) = self.lines.next()? else {
+                return Ok(None);
+            };
+            let number = line.number;
+            let at = || format!("{}: line {number}", path.display());
+            let parsed = match line.text {
+                Some(text) => parse(text).with_context(|| format!("{} is no session", at())),
+                None => Err(anyhow!("{} is too long", at())),
+            };
+            let (mut session, entries) = match parsed {
+                Ok(parsed) => parsed,
+                Err(_) if self.is_lenient => {
+                    self.skipped.lines += 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if session.id.is_empty() {
+                session.id = format!("line {number}");
+            }
+            for (place, entry) in (1..).zip(entries) {
+                let call = self.call(&entry, session.turns.len());
+                match call.with_context(|| format!("{}: call {place}", at())) {
+                    Ok(call) => session.calls.push(call),
+                    Err(_) if self.is_lenient => self.skipped.calls += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            if session.calls.is_empty() {
+                self.skipped.empty_sessions += 1;
+            } else {
+                return Ok(Some(session));
+            }
+        }
+    }
+
+    fn call(&self, entry: &CallEntry, n_turns: usize) -> anyhow::Result<ReplayCall> {
+        let Some(tool) = self.positions.get(&entry.tool) else {
+            let catalog = self.catalog.display();
+            bail!("tool {:?} is not in {catalog}", entry.tool);
+        };
+        if let Some(turn) = entry.turn.filter(|turn| n_turns > 0 && *turn >= n_turns) {
+            bail!("turn {turn} is not there: the session has {n_turns} turns, from 0");
+        }
+        Ok(ReplayCall {
+            tool: *tool,
+            ok: entry.ok.unwrap_or(true),
+            turn: entry.turn,
+            at: entry.t.as_deref().map(moment).transpose()?,
+        })
+    }
+}
+
+impl SessionSource for SessionFile {
+    type Error = anyhow::Error;
+
+    async fn next(&mut self) -> anyhow::Result<Option<ReplaySession>> {
+        self.read()
+    }
+
+    async fn restart(&mut self) -> anyhow::Result<()> {
+        self.skipped = Skipped::default();
+        self.lines.restart()
+    }
+}
+
+/// Returns the session that a line tells, without its calls, and the calls.
+fn parse(text: &[u8]) -> anyhow::Result<(ReplaySession, Vec<CallEntry>)> {
+    let line: SessionLine = serde_json::from_slice(text)?;
+    let known = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let session = ReplaySession {
+        id: line.session_id.unwrap_or_default(),
+        client: known(line.client),
+        task: known(line.task_id),
+        started_at: line.started_at.as_deref().map(moment).transpose()?,
+        query: known(line.query),
+        turns: line.turns.unwrap_or_default(),
+        calls: Vec::new(),
+    };
+    Ok((session, line.calls))
+}
+
+/// Returns the moment that a text of RFC 3339 tells; without an offset it is in UTC.
+fn moment(text: &str) -> anyhow::Result<Timestamp> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let civil: Result<DateTime, jiff::Error> = text.parse();
+    let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::UTC));
+    Ok(zoned
+        .with_context(|| format!("{text:?} is no time"))?
+        .timestamp())
+}
+
+#[cfg(test)]
+mod tests;

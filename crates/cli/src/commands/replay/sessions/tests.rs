@@ -1,0 +1,120 @@
+use riglm_app::replay::ReplayTool;
+
+use super::*;
+
+fn opened(text: &str, is_lenient: bool) -> (tempfile::NamedTempFile, SessionFile) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let tool = |name: &str| ReplayTool {
+        name: name.into(),
+        ..ReplayTool::default()
+    };
+    let catalog = ReplayCatalog {
+        tools: vec![tool("a"), tool("b")],
+    };
+    let sessions = SessionFile::open(file.path(), Path::new("the.catalog"), &catalog, is_lenient);
+    (file, sessions.unwrap())
+}
+
+/// Returns the error of a file whose last line is wrong.
+fn error(text: &str) -> String {
+    let (_file, mut sessions) = opened(text, false);
+    loop {
+        match sessions.read() {
+            Ok(session) => assert!(session.is_some(), "there is no error"),
+            Err(error) => return format!("{error:#}"),
+        }
+    }
+}
+
+#[test]
+fn a_session_is_read_with_all_that_is_known_and_unknown_keys_are_ignored() {
+    let text = r#"{"session_id":"s","client":"c","task_id":"t","started_at":"2025-08-21T12:31:56.5","query":"q","turns":["x","y"],"order":3,"calls":[{"tool":"b","ok":false,"turn":1,"t":"2026-07-31T10:41:23+02:00","z":1},{"tool":"a"}]}"#;
+    let (_file, mut sessions) = opened(text, false);
+    let read = sessions.read().unwrap().unwrap();
+    let expected = ReplaySession {
+        id: "s".into(),
+        client: Some("c".into()),
+        task: Some("t".into()),
+        started_at: Some("2025-08-21T12:31:56.5Z".parse().unwrap()),
+        query: Some("q".into()),
+        turns: vec!["x".into(), "y".into()],
+        calls: vec![
+            ReplayCall {
+                tool: 1,
+                ok: false,
+                turn: Some(1),
+                at: Some("2026-07-31T08:41:23Z".parse().unwrap()),
+            },
+            ReplayCall {
+                tool: 0,
+                ok: true,
+                turn: None,
+                at: None,
+            },
+        ],
+    };
+    assert_eq!(read, expected);
+    assert_eq!(sessions.read().unwrap(), None);
+}
+
+#[test]
+fn what_is_empty_is_not_known() {
+    let text = r#"
+{"query":"","client":"","task_id":"","session_id":null,"turns":null,"calls":[{"tool":"a","turn":7}]}"#;
+    let (_file, mut sessions) = opened(text, false);
+    let read = sessions.read().unwrap().unwrap();
+    assert_eq!((read.query, read.client, read.task), (None, None, None));
+    assert_eq!(read.id, "line 2");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let good = "{\"calls\":[{\"tool\":\"a\"}]}\n\n";
+    let unknown = error(&format!(
+        "{good}{{\"calls\":[{{\"tool\":\"a\"}},{{\"tool\":\"c\"}}]}}"
+    ));
+    assert!(
+        unknown.contains("line 3: call 2: tool \"c\" is not in the.catalog"),
+        "{unknown}"
+    );
+    let malformed = error(&format!("{good}{{\"calls\":"));
+    assert!(malformed.contains("line 3 is no session"), "{malformed}");
+    let turn = error(r#"{"turns":["x"],"calls":[{"tool":"a","turn":1}]}"#);
+    assert!(
+        turn.contains("line 1: call 1: turn 1 is not there"),
+        "{turn}"
+    );
+    let moment = error(r#"{"calls":[{"tool":"a","t":"soon"}]}"#);
+    assert!(moment.contains("\"soon\" is no time"), "{moment}");
+    let begun = error(r#"{"started_at":"soon","calls":[{"tool":"a"}]}"#);
+    assert!(
+        begun.contains("line 1 is no session: \"soon\" is no time"),
+        "{begun}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_skipped_and_counted_in_each_pass() {
+    let text = concat!(
+        "no session\n",
+        "{\"calls\":[]}\n",
+        "{\"calls\":[{\"tool\":\"a\"},{\"tool\":\"c\"}]}\n",
+        "{\"calls\":[{\"tool\":\"c\"}]}\n",
+    );
+    let (_file, mut sessions) = opened(text, true);
+    for _ in 0..2 {
+        let mut n_read = 0;
+        while sessions.next().await.unwrap().is_some() {
+            n_read += 1;
+        }
+        assert_eq!(n_read, 1);
+        let expected = Skipped {
+            lines: 1,
+            calls: 2,
+            empty_sessions: 2,
+        };
+        assert_eq!(sessions.skipped(), expected);
+        sessions.restart().await.unwrap();
+    }
+}

@@ -1,0 +1,12 @@
+//! What lists of tools would have done: policies are shown calls that were made, one at a time,
+//! each with what was forecast of it, and are measured by what they would have listed.
+
+mod conformal;
+mod fixed;
+mod policy;
+mod simulation;
+mod sticky;
+mod tool_set;
+
+pub use policy::{ListPolicy, ListPolicyError};
+pub use simulation::{ListMetrics, ListSimulation};

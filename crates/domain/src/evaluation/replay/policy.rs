@@ -1,0 +1,99 @@
+//! The policies that can be simulated, and their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How a list of tools is made of forecasts. The search tool, which every list has, is not among
+/// its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListPolicy {
+    /// The most likely tools at the first call of a session, for the whole session. What is not
+    /// listed is found by a search.
+    Static,
+    /// As [`Self::Static`], and the answer of each search carries the definitions of the found
+    /// tool and of the most likely ones that the client does not know yet.
+    StaticInline,
+    /// The most likely tools before each call.
+    Rerank,
+    /// A list that stays until a tool outside it is called for too likely, and is made anew then.
+    /// What the session used stays listed.
+    Sticky,
+    /// Before each call every tool that is likely enough; how likely that is, is steered to cover
+    /// this share of the calls, in per cent from 1 to 99.
+    Conformal(u8),
+}
+
+/// A text is no name of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no list policy: there are static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
+)]
+pub struct ListPolicyError(String);
+
+impl ListPolicy {
+    /// The policies that are compared when none is chosen.
+    pub const DEFAULT: [Self; 8] = [
+        Self::Static,
+        Self::StaticInline,
+        Self::Rerank,
+        Self::Sticky,
+        Self::Conformal(80),
+        Self::Conformal(90),
+        Self::Conformal(95),
+        Self::Conformal(98),
+    ];
+}
+
+impl fmt::Display for ListPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static => f.write_str("static"),
+            Self::StaticInline => f.write_str("static+inline"),
+            Self::Rerank => f.write_str("rerank"),
+            Self::Sticky => f.write_str("sticky"),
+            Self::Conformal(percent) => write!(f, "conformal-{percent}"),
+        }
+    }
+}
+
+impl FromStr for ListPolicy {
+    type Err = ListPolicyError;
+
+    fn from_str(name: &str) -> Result<Self, ListPolicyError> {
+        let unknown = || ListPolicyError(name.chars().take(64).collect());
+        match name {
+            "static" => Ok(Self::Static),
+            "static+inline" => Ok(Self::StaticInline),
+            "rerank" => Ok(Self::Rerank),
+            "sticky" => Ok(Self::Sticky),
+            other => {
+                let percent = other.strip_prefix("conformal-").ok_or_else(unknown)?;
+                let known = (1..=99).find(|known: &u8| known.to_string() == percent);
+                known.map(Self::Conformal).ok_or_else(unknown)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_has_one_name() {
+        for policy in ListPolicy::DEFAULT {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        for wrong in [
+            "",
+            "Static",
+            "conformal",
+            "conformal-0",
+            "conformal-095",
+            "conformal-100",
+        ] {
+            let error = wrong.parse::<ListPolicy>().unwrap_err();
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+    }
+}
