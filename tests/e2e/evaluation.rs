@@ -94,6 +94,10 @@ async fn a_search_is_measured_with_and_without_an_encoder() {
         "leave-one-out",
     ]);
     assert_eq!(few.await["queries"], 1);
+    let partly = r#"{"query":"read it","gold":["read","gone"]}"#;
+    let place = Place::new(CATALOG, partly);
+    let measured = place.measured(&["--encoder", "none", "--history", "leave-one-out"]);
+    assert_eq!(measured.await["r@20"], 0.5);
 }
 
 #[tokio::test]
@@ -105,6 +109,12 @@ async fn what_cannot_be_measured_is_named() {
     let (code, said) = place.refused(&[]).await;
     assert_eq!(code, Some(1));
     assert!(said.contains("queries.jsonl: line 2"), "{said}");
+    let (code, said) = Place::new(CATALOG, "").refused(&[]).await;
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("queries.jsonl: there are no queries"),
+        "{said}"
+    );
     let place = Place::new(CATALOG, QUERIES);
     let (code, said) = place.refused(&["--encoder", "no-such-model"]).await;
     assert_eq!(code, Some(2), "{said}");

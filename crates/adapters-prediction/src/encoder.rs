@@ -12,6 +12,8 @@ mod remote;
 pub(crate) mod unigram;
 
 pub use floor::FloorEncoder;
+pub(crate) use load::load;
 pub use local::LocalEncoder;
+pub(crate) use model::ModelError;
 pub use registry::{EncoderConfig, EncoderConfigError, Encoders, encoders_from};
 pub use remote::{RemoteConfig, RemoteConfigError, RemoteEncoder};

@@ -7,7 +7,7 @@ pub(crate) mod bert_layout;
 pub mod catalog;
 pub mod convert;
 pub(crate) mod field_reader;
-mod files;
+pub(crate) mod files;
 pub(crate) mod gguf;
 mod job;
 pub mod manifest;

@@ -45,7 +45,7 @@ pub enum EncoderError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The text could not be encoded.
+    /// One of the texts could not be encoded; others may be.
     #[error("model {model} failed to encode a text")]
     Failed {
         /// The model.
@@ -71,6 +71,11 @@ pub trait Encoder: Send + Sync + fmt::Debug {
     /// Returns what tells vectors of this encoder from those of others: the name of the model,
     /// its form, and the digest of its weights where there are any.
     fn model(&self) -> &str;
+
+    /// Returns the dimension of the vectors, where it is known before one is made.
+    fn dimension(&self) -> Option<usize> {
+        None
+    }
 
     /// Returns the vectors of the texts.
     ///

@@ -31,6 +31,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// come before passages, and calls of one role take turns.
 pub struct LocalEncoder {
     model: String,
+    /// The dimension of its vectors, where its manifest told it.
+    dimension: Option<usize>,
     queue: Arc<Queue>,
     source: Arc<Source>,
     started: Mutex<bool>,
@@ -42,19 +44,23 @@ impl LocalEncoder {
     #[must_use]
     pub fn new(directory: PathBuf, manifest: ModelManifest, threads: NonZeroUsize) -> Self {
         let model = identity(&manifest);
-        Self::from_source(Source {
+        let dimension = Some(manifest.dimension);
+        let mut encoder = Self::from_source(Source {
             model: model.clone(),
             query_prefix: manifest.query_prefix.clone(),
             passage_prefix: manifest.passage_prefix.clone(),
             threads,
             retry_after: RETRY_AFTER,
             load: Box::new(move || load::load(&directory, &manifest)),
-        })
+        });
+        encoder.dimension = dimension;
+        encoder
     }
 
     fn from_source(source: Source) -> Self {
         Self {
             model: source.model.clone(),
+            dimension: None,
             queue: Arc::default(),
             source: Arc::new(source),
             started: Mutex::new(false),
@@ -97,6 +103,10 @@ fn identity(manifest: &ModelManifest) -> String {
 impl Encoder for LocalEncoder {
     fn model(&self) -> &str {
         &self.model
+    }
+
+    fn dimension(&self) -> Option<usize> {
+        self.dimension
     }
 
     async fn encode(

@@ -22,7 +22,7 @@ use layer::{Layer, Norm};
 use source::{LoadError, Source, wrong};
 use words::WordTable;
 
-use super::model::{ModelError, SentenceModel};
+use super::model::{ModelError, SentenceModel, open};
 use super::unigram::{Unigram, Vocabulary};
 use crate::models::bert_layout::BertSizes;
 use crate::models::convert::GGUF_FILE;
@@ -40,6 +40,8 @@ pub(crate) fn load(
     manifest: &ModelManifest,
 ) -> Result<Box<dyn SentenceModel>, ModelError> {
     let path = directory.join(GGUF_FILE);
+    // What is no regular file would be waited for.
+    drop(open(&path)?);
     match QuantizedBert::load(&path, manifest) {
         Ok(model) => Ok(Box::new(model)),
         Err(LoadError::File(GgufError::Io(source))) => Err(ModelError::Read { path, source }),

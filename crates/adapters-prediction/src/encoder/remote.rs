@@ -24,16 +24,13 @@ use error::RemoteError;
 /// The most texts of a request.
 const BATCH: usize = 64;
 
-/// The most bytes of a text, its prefix included: servers refuse what has too many tokens.
-const MAX_TEXT_BYTES: usize = 8 << 10;
-
 /// What is sent for a text that is blank, which servers refuse.
 const BLANK: &str = ".";
 
 /// Asks a server for vectors, up to 64 texts a request, one request after another.
 ///
-/// The first 8,192 bytes of a text count, its prefix included. Vectors are scaled to length 1.
-/// When the server is down, calls fail at once for a while, which grows from 10 to 60 seconds; then
+/// The beginning of a text counts, as much as is configured, its prefix included. Vectors are
+/// scaled to length 1. When the server is down, calls fail at once for a while, which grows from 10 to 60 seconds; then
 /// one call tries it again.
 pub struct RemoteEncoder {
     id: String,
@@ -113,7 +110,7 @@ impl RemoteEncoder {
             TextRole::Query => &self.config.query_prefix,
             TextRole::Passage => &self.config.passage_prefix,
         };
-        let room = MAX_TEXT_BYTES.saturating_sub(prefix.len());
+        let room = self.config.max_text_bytes.saturating_sub(prefix.len());
         let text = text.trim_start();
         let text = &text[..text.floor_char_boundary(room)];
         format!("{prefix}{text}")
@@ -135,6 +132,10 @@ impl RemoteEncoder {
 impl Encoder for RemoteEncoder {
     fn model(&self) -> &str {
         &self.id
+    }
+
+    fn dimension(&self) -> Option<usize> {
+        self.config.dimensions
     }
 
     async fn encode(

@@ -109,9 +109,21 @@ pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Removes a directory with what is in it; one that is not there is no error.
+/// Returns whether anything has this name, a link that leads nowhere included.
+pub(crate) fn is_taken(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Removes a directory with what is in it, or whatever else has its name; what is not there is no
+/// error.
 pub(crate) fn remove_directory(path: &Path) -> Result<(), FileError> {
-    match fs::remove_dir_all(path) {
+    let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let removed = if is_directory {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(FileError::io(path)),
     }

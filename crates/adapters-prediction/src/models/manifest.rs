@@ -1,12 +1,12 @@
 //! What a model is: its files with their digests, and how its vectors are made.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
+use super::files::{FileError, open};
 use super::name::is_plain;
 
 /// The name of the manifest in the directory of a model.
@@ -107,7 +107,7 @@ impl ModelManifest {
             source,
         };
         let mut text = String::new();
-        let file = File::open(&path).map_err(failed)?;
+        let file = open(&path)?;
         file.take(MAX_MANIFEST_BYTES)
             .read_to_string(&mut text)
             .map_err(failed)?;
@@ -172,6 +172,9 @@ pub enum ManifestError {
         #[source]
         source: io::Error,
     },
+    /// It is no regular file, or cannot be opened.
+    #[error(transparent)]
+    Open(#[from] FileError),
     /// The file is no manifest, or an impossible one.
     #[error("{path} is no manifest of a model: {reason}")]
     Content {
@@ -213,6 +216,13 @@ mod tests {
             let error = read(&manifest(name, digest)).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(MANIFEST_FILE);
+        let is_made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(is_made.unwrap().success());
+        let error = ModelManifest::read(directory.path()).unwrap_err();
+        let error = crate::models::with_causes(&error);
+        assert!(error.contains("manifest.json is no file"), "{error}");
         let error = read("[]").unwrap_err().to_string();
         assert!(error.contains("no manifest of a model"), "{error}");
     }

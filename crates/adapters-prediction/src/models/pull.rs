@@ -10,6 +10,9 @@ mod error;
 mod hub;
 mod pip;
 mod safetensors;
+#[cfg(test)]
+mod sample;
+mod trial;
 mod watch;
 mod wheel;
 
@@ -26,9 +29,9 @@ pub use watch::Halted;
 use self::contents::Traits;
 use super::catalog::{self, KnownModel};
 use super::job::Job;
-use super::manifest::{ModelFile, ModelManifest};
+use super::manifest::{MANIFEST_FILE, ManifestError, ModelFile, ModelManifest};
 use super::name::ModelName;
-use super::shelf::{ModelShelf, Staging};
+use super::shelf::{ModelShelf, ShelfError, Staging};
 
 /// Where a model is taken from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,6 +158,14 @@ fn finish(
 ) -> Result<ModelManifest, PullError> {
     contents::check(&staging.ready(), &traits)?;
     let manifest = traits.manifest(staging.name(), fetched);
+    manifest.check().map_err(|reason| {
+        ShelfError::from(ManifestError::Content {
+            path: staging.ready().join(MANIFEST_FILE),
+            reason,
+        })
+    })?;
+    job.say("trying the model");
+    trial::run(&staging.ready(), &manifest)?;
     staging.install(&manifest, job)?;
     Ok(manifest)
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use staging::Staging;
 
-use super::files::{Expected, FileError, examine, remove_directory};
+use super::files::{Expected, FileError, examine, is_taken, remove_directory};
 use super::job::Job;
 use super::manifest::{MANIFEST_FILE, ManifestError, ModelManifest};
 use super::name::ModelName;
@@ -169,7 +169,7 @@ impl ModelShelf {
         let staging = self.stage(name)?;
         let was_begun = staging.was_begun();
         let directory = self.directory_of(name);
-        let is_there = directory.is_dir();
+        let is_there = is_taken(&directory);
         if is_there {
             // Half of a model must not look like one if this is interrupted.
             let gone = self.hidden(name, "gone");

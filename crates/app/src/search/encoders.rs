@@ -1,5 +1,8 @@
 //! The encoders of the search, the better one first, and vectors that are made once.
 
+mod flights;
+mod refusals;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +16,9 @@ use riglm_ports::analytics::EmbeddingRepository;
 use riglm_ports::encoder::{Encoder, EncoderError, TextRole};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
+
+pub(super) use flights::Flights;
+use refusals::Refusals;
 
 /// How many vectors of queries are held.
 const MAX_QUERIES: usize = 512;
@@ -45,6 +51,10 @@ pub(super) struct Tier {
     store: Option<Arc<dyn EmbeddingRepository>>,
     queries: Mutex<LruCache<String, Arc<[f32]>>>,
     centres: OnceCell<Centres>,
+    /// The dimension of the vectors that it makes now: stored ones may be of another.
+    dimension: OnceCell<usize>,
+    has_told_of_dimension: AtomicBool,
+    refusals: Refusals,
     is_failing: AtomicBool,
 }
 
@@ -66,6 +76,9 @@ impl Tier {
             store,
             queries: Mutex::new(LruCache::new(n)),
             centres: OnceCell::new(),
+            dimension: OnceCell::new(),
+            has_told_of_dimension: AtomicBool::new(false),
+            refusals: Refusals::default(),
             is_failing: AtomicBool::new(false),
         }
     }
@@ -93,8 +106,8 @@ impl Tier {
         }
         let texts = vec![text.to_owned()];
         let encoding = self.encoder.encode(texts, TextRole::Query);
-        let vector: Arc<[f32]> = match tokio::time::timeout(deadline, encoding).await {
-            Ok(Ok(mut vectors)) => vectors.pop()?.into(),
+        let vector = match tokio::time::timeout(deadline, encoding).await {
+            Ok(Ok(mut vectors)) => vectors.pop()?,
             Ok(Err(error)) => {
                 self.failed(&error);
                 return None;
@@ -104,7 +117,15 @@ impl Tier {
                 return None;
             }
         };
+        if let Err(error) = Embedding::new(self.model(), vector.clone()) {
+            self.failed(&EncoderError::Failed {
+                model: self.model().to_owned(),
+                source: error.into(),
+            });
+            return None;
+        }
         self.works();
+        let vector: Arc<[f32]> = vector.into();
         self.held().put(text.to_owned(), Arc::clone(&vector));
         Some(vector)
     }
@@ -116,10 +137,14 @@ impl Tier {
         Ok(vectors.pop().unwrap_or_default())
     }
 
-    /// Returns the vector of a query without what queries have in common. The vectors of the tools
-    /// must have been made before.
+    /// Returns the vector of a query without what queries have in common; `None` for one of another
+    /// dimension. The vectors of the tools must have been made before.
     pub(super) fn centred(&self, vector: &[f32]) -> Option<Embedding> {
         let centres = self.centres.get()?;
+        let dimension = centres.queries.dimension();
+        if dimension != 0 && vector.len() != dimension {
+            return None;
+        }
         Embedding::new(self.model(), centres.queries.apply(vector)).ok()
     }
 
@@ -129,9 +154,35 @@ impl Tier {
         self.centred(query.vector())
     }
 
+    /// Returns whether it refused the tools a short while ago and is left alone.
+    pub(super) fn is_resting(&self) -> bool {
+        self.refusals.is_resting()
+    }
+
     /// Returns the vectors of the tools, in their order, and what is common to them. What the
-    /// store has is not made again. `progress` is told how many texts are done, of how many.
+    /// store has is not made again. A text that the encoder refuses has an empty vector.
+    /// `progress` is told how many texts are done, of how many.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EncoderError`] when the encoder cannot be reached, and when it refuses every text;
+    /// see [`Self::is_resting`].
     pub(super) async fn tools(
+        &self,
+        tools: &[IndexedTool],
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<(Vec<ToolVectors>, Centre), EncoderError> {
+        let made = self.tool_vectors(tools, progress).await;
+        match &made {
+            Ok(_) => self.refusals.end_rest(),
+            Err(EncoderError::Failed { .. }) => self.refusals.rest(),
+            // Encoders that cannot be reached or loaded know themselves when to try again.
+            Err(_) => {}
+        }
+        made
+    }
+
+    async fn tool_vectors(
         &self,
         tools: &[IndexedTool],
         progress: &(dyn Fn(usize, usize) + Sync),
@@ -153,7 +204,8 @@ impl Tier {
             .collect();
         let all = vectors
             .iter()
-            .flat_map(|both| [&both.full[..], &both.short[..]]);
+            .flat_map(|both| [&both.full[..], &both.short[..]])
+            .filter(|vector| !vector.is_empty());
         let centre = Centre::of(all).map_or(centres.tools.clone(), |own| {
             own.shrunk(tools.len(), &centres.tools, PRIOR_TOOLS)
         });
@@ -169,17 +221,33 @@ impl Tier {
             lines.map(str::to_owned).collect()
         };
         let silent = |_, _| {};
+        if self.store.is_some() {
+            let text = lines(SAMPLE_QUERIES).swap_remove(0);
+            let dimension = self.dimension.get_or_try_init(|| self.measured(text));
+            dimension.await?;
+        }
         let queries = self
             .vectors(lines(SAMPLE_QUERIES), TextRole::Query, &silent)
             .await?;
         let tools = self
             .vectors(lines(SAMPLE_TOOLS), TextRole::Passage, &silent)
             .await?;
-        let mean = |vectors: &[Vec<f32>]| Centre::of(vectors.iter().map(Vec::as_slice));
+        let mean = |vectors: &[Vec<f32>]| {
+            let made = vectors.iter().filter(|vector| !vector.is_empty());
+            Centre::of(made.map(Vec::as_slice))
+        };
         Ok(Centres {
             queries: mean(&queries).unwrap_or_else(Centre::none),
             tools: mean(&tools).unwrap_or_else(Centre::none),
         })
+    }
+
+    /// Returns the dimension of the vectors that the encoder makes, of a text if need be.
+    async fn measured(&self, text: String) -> Result<usize, EncoderError> {
+        match self.encoder.dimension() {
+            Some(dimension) => Ok(dimension),
+            None => Ok(self.fresh_query(&text).await?.len()),
+        }
     }
 
     async fn passages(
@@ -190,7 +258,8 @@ impl Tier {
         self.vectors(texts, TextRole::Passage, progress).await
     }
 
-    /// Returns the vectors of texts from the store, and makes those that are not there.
+    /// Returns the vectors of texts from the store, and makes those that are not there; empty ones
+    /// for texts that are refused.
     async fn vectors(
         &self,
         texts: Vec<String>,
@@ -200,19 +269,15 @@ impl Tier {
         let hashes: Vec<String> = texts.iter().map(|text| text_hash(role, text)).collect();
         let mut known = self.stored(&hashes).await;
         let missing: BTreeMap<&String, &String> = (hashes.iter().zip(&texts))
-            .filter(|(hash, _)| !known.contains_key(*hash))
+            .filter(|(hash, _)| !known.contains_key(*hash) && !self.refusals.has(hash))
             .collect();
         let missing: Vec<(&String, &String)> = missing.into_iter().collect();
         let n_missing = missing.len();
         for (number, batch) in missing.chunks(BATCH).enumerate() {
-            let texts = batch.iter().map(|(_, text)| (*text).clone()).collect();
-            let made = self.encoder.encode(texts, role).await?;
-            let made: Vec<(String, Vec<f32>)> = (batch.iter())
-                .map(|(hash, _)| (*hash).clone())
-                .zip(made)
-                .collect();
-            self.store(&made).await;
-            known.extend(made);
+            let made = refusals::encoded(&*self.encoder, batch, role, !known.is_empty()).await?;
+            self.refusals.add(made.refused);
+            self.store(&made.vectors).await;
+            known.extend(made.vectors);
             progress((number * BATCH + batch.len()).min(n_missing), n_missing);
         }
         self.works();
@@ -222,6 +287,7 @@ impl Tier {
             .collect())
     }
 
+    /// Returns what the store has of the texts, of the dimension that the encoder makes now.
     async fn stored(&self, hashes: &[String]) -> BTreeMap<String, Vec<f32>> {
         let mut known = BTreeMap::new();
         let Some(store) = &self.store else {
@@ -230,8 +296,8 @@ impl Tier {
         for hashes in hashes.chunks(LOOKUP) {
             match store.embeddings(self.model(), hashes).await {
                 Ok(found) => known.extend(
-                    found
-                        .into_iter()
+                    (found.into_iter())
+                        .filter(|(_, embedding)| self.is_current(embedding))
                         .map(|(hash, embedding)| (hash, embedding.vector().to_vec())),
                 ),
                 Err(error) => {
@@ -243,15 +309,38 @@ impl Tier {
         known
     }
 
+    /// Returns whether a stored vector can be compared with those that the encoder makes now, and
+    /// says once when one cannot.
+    fn is_current(&self, stored: &Embedding) -> bool {
+        let found = stored.vector().len();
+        let Some(dimension) = self.dimension.get().filter(|now| **now != found) else {
+            return true;
+        };
+        if !self.has_told_of_dimension.swap(true, Ordering::Relaxed) {
+            let model = self.model();
+            tracing::warn!(
+                %model,
+                "stored vectors of {model} have dimension {found}, and it now makes vectors of \
+                 dimension {dimension}: texts are embedded again"
+            );
+        }
+        false
+    }
+
     async fn store(&self, made: &[(String, Vec<f32>)]) {
         let Some(store) = &self.store else {
             return;
         };
         let rows: Vec<(String, Embedding)> = (made.iter())
-            .filter_map(|(hash, vector)| {
-                let embedding = Embedding::new(self.model(), vector.clone()).ok()?;
-                Some((hash.clone(), embedding))
-            })
+            .filter_map(
+                |(hash, vector)| match Embedding::new(self.model(), vector.clone()) {
+                    Ok(embedding) => Some((hash.clone(), embedding)),
+                    Err(error) => {
+                        tracing::debug!("a vector could not be stored: {error}");
+                        None
+                    }
+                },
+            )
             .collect();
         if let Err(error) = store.put_embeddings(&rows).await {
             tracing::debug!("vectors could not be stored: {error}");
@@ -300,3 +389,6 @@ fn text_hash(role: TextRole, text: &str) -> String {
     }
     hash
 }
+
+#[cfg(test)]
+mod tests;

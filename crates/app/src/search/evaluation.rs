@@ -32,7 +32,8 @@ pub struct LabelledCatalog {
 pub struct LabelledQuery {
     /// The text.
     pub text: String,
-    /// The positions of the tools that should be found.
+    /// The positions of the tools that should be found. One beyond the end of the catalog stands
+    /// for a tool that is not in it: it is never found, and counts as missed.
     pub gold: Gold<usize>,
     /// The task or session that it belongs to; queries of one are never learned from each other.
     pub group: u64,
@@ -183,8 +184,10 @@ impl Others {
             groups: BTreeMap::new(),
         };
         for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
-            let tools = labelled.gold.items().map(|at| catalog.tools[*at].key());
-            let tools: Vec<ToolKey> = tools.collect();
+            // What is not in the catalog was never offered, and cannot have been used.
+            let tools = labelled.gold.items();
+            let tools = tools.filter_map(|at| catalog.tools.get(*at));
+            let tools: Vec<ToolKey> = tools.map(IndexedTool::key).collect();
             if let Some(vector) = query.vectors().first() {
                 for tool in &tools {
                     let used = (*tool, 1.0);
@@ -314,5 +317,20 @@ mod tests {
             .unwrap();
         assert!(known.metrics.recall(3) >= plain.metrics.recall(3));
         assert!((unknown.metrics.mrr() - plain.metrics.mrr()).abs() < 1e-12);
+    }
+
+    #[tokio::test]
+    async fn a_right_tool_that_is_not_in_the_catalog_is_never_found_and_never_learned_from() {
+        let mut partly = catalog();
+        let n_tools = partly.tools.len();
+        partly.queries[0] = query("read it", &[0, n_tools], 1);
+        partly.queries.push(query("gone", &[n_tools + 1], 4));
+        let report = evaluate(&partly, &[], &options(true), &|_, _, _| {})
+            .await
+            .unwrap();
+        assert_eq!(report.metrics.n_queries(), 4);
+        assert!(report.metrics.recall(20) < 1.0);
+        let n_found: u64 = report.grades.values().map(|grade| grade.n_found).sum();
+        assert_eq!(n_found, 3);
     }
 }

@@ -19,7 +19,7 @@ use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{AnswerRules, Found, write};
-use super::encoders::{EncoderCondition, Tier};
+use super::encoders::{EncoderCondition, Flights, Tier};
 use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
@@ -123,6 +123,7 @@ struct Shared {
     rules: SearchRules,
     /// Catalogs are embedded one after the other.
     embedding: tokio::sync::Mutex<()>,
+    flights: Flights,
 }
 
 impl ToolSearch {
@@ -147,6 +148,7 @@ impl ToolSearch {
                 clock: parts.clock,
                 rules: parts.rules,
                 embedding: tokio::sync::Mutex::new(()),
+                flights: Flights::default(),
             }),
             tasks: TaskTracker::new(),
         }
@@ -164,9 +166,13 @@ impl ToolSearch {
     /// Makes an offer ready to be searched, in the background: reads its texts and embeds what was
     /// not embedded before. Returns at once.
     pub fn learn_offer(&self, offer: &Arc<Offer>) {
+        let Some(flight) = self.shared.flights.begin(offer.id()) else {
+            return;
+        };
         let shared = Arc::clone(&self.shared);
         let offer = Arc::clone(offer);
         self.tasks.spawn(async move {
+            let _flight = flight;
             let prepared = shared.prepared(&offer).await;
             shared.embed(&prepared).await;
         });
@@ -249,7 +255,7 @@ impl Shared {
     async fn embed(&self, prepared: &Prepared) {
         for (number, tier) in self.tiers.iter().enumerate().rev() {
             let _one_at_a_time = self.embedding.lock().await;
-            if prepared.is_embedded(number) {
+            if prepared.is_embedded(number) || tier.is_resting() {
                 continue;
             }
             let tools = prepared.by_words.tools();

@@ -1,6 +1,8 @@
 //! The tools of a catalog, ranked for a query.
 
 mod scoring;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use jiff::Timestamp;
 use super::document::ToolText;
 use super::fusion::RankFusion;
 use super::history::{HistoryWeights, UsageHistory};
-use super::lexical::{LexicalIndex, ToolTerms};
+use super::lexical::{LexicalIndex, ToolTerms, as_f64};
 use super::query::Query;
 use super::semantic::{Centre, SemanticIndex, ToolVectors};
 use super::slots::Taken;
@@ -160,7 +162,7 @@ pub struct Hit {
     pub terms: Vec<(Term, f64)>,
     /// The share of the query's words that the tool covers, from 0 to 1.
     pub coverage: f64,
-    /// The cosine with the query; `None` without vectors.
+    /// The cosine with the query; `None` where no model has a vector of both.
     pub cosine: Option<f64>,
 }
 
@@ -257,7 +259,9 @@ impl ToolIndex {
     /// Returns the best `limit` tools for a query, best first; ties by position.
     ///
     /// Where tools and query have vectors of several models, the cosine is their weighted mean:
-    /// each further model counts half as much as the one before it.
+    /// each further model counts half as much as the one before it. A model whose vectors have
+    /// another dimension than that of the query does not count. A tool of which a model has no
+    /// vector is as near by that model as its other tools are in the mean.
     #[must_use]
     pub fn rank(
         &self,
@@ -267,19 +271,19 @@ impl ToolIndex {
         limit: usize,
     ) -> Vec<Hit> {
         let coverage = self.words.lexical.coverage(&query.terms, rules.synonyms).of;
-        let cosines = self.cosines(query);
-        let parts = self.parts(query, rules, (&coverage, &cosines), past);
+        let nearness = self.nearness(query);
+        let parts = self.parts(query, rules, (&coverage, &nearness.cosines), past);
         let mut hits = self.best(parts, rules, limit);
         for hit in &mut hits {
             hit.coverage = coverage[hit.position];
-            hit.cosine = cosines.get(hit.position).copied();
+            hit.cosine = nearness.of(hit.position);
         }
         hits
     }
 
-    /// Returns the cosine of each tool with the query; empty without a model that both have.
-    fn cosines(&self, query: &Query) -> Vec<f64> {
-        let mut mean: Vec<f64> = Vec::new();
+    /// Returns how near each tool is to the query.
+    fn nearness(&self, query: &Query) -> Nearness {
+        let mut nearness = Nearness::default();
         let (mut weight, mut total) = (1.0, 0.0);
         for semantic in &self.semantic {
             let mut vectors = query.vectors.iter();
@@ -287,16 +291,49 @@ impl ToolIndex {
                 continue;
             };
             let cosines = semantic.cosines(vector.vector());
-            mean.resize(cosines.len(), 0.0);
-            for (mean, cosine) in mean.iter_mut().zip(cosines) {
-                *mean += weight * cosine;
+            if cosines.is_empty() {
+                continue;
             }
+            nearness.add(&cosines, weight);
             total += weight;
             weight /= 2.0;
         }
-        for cosine in &mut mean {
+        for cosine in &mut nearness.cosines {
             *cosine /= total;
         }
-        mean
+        nearness
+    }
+}
+
+/// How near the tools are to a query.
+#[derive(Debug, Default)]
+struct Nearness {
+    /// The cosine of each tool; empty without a model that both have.
+    cosines: Vec<f64>,
+    /// Whether any model has a vector of the tool.
+    is_known: Vec<bool>,
+}
+
+impl Nearness {
+    fn of(&self, position: usize) -> Option<f64> {
+        let is_known = self
+            .is_known
+            .get(position)
+            .is_some_and(|is_known| *is_known);
+        self.cosines.get(position).copied().filter(|_| is_known)
+    }
+
+    /// Adds what a model says, with their mean where it has no vector.
+    fn add(&mut self, cosines: &[Option<f64>], weight: f64) {
+        let known = cosines.iter().flatten();
+        let n_known = as_f64(known.clone().count().max(1));
+        let mean = known.sum::<f64>() / n_known;
+        self.cosines.resize(cosines.len(), 0.0);
+        self.is_known.resize(cosines.len(), false);
+        let sums = self.cosines.iter_mut().zip(&mut self.is_known);
+        for ((sum, is_known), cosine) in sums.zip(cosines) {
+            *sum += weight * cosine.unwrap_or(mean);
+            *is_known |= cosine.is_some();
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The vectors of tools, and how near they are to that of a query.
 
+use std::collections::BTreeMap;
+
 use super::lexical::as_f64;
 
 /// The vectors of a tool: of the whole text, and of its purpose alone. A long description drowns
-/// the purpose of a tool; the second one repairs that.
+/// the purpose of a tool; the second one repairs that. One that could not be made is empty, and the
+/// other one counts alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolVectors {
     /// The vector of [`ToolText::full_text`](super::ToolText::full_text).
@@ -91,47 +94,78 @@ impl Centre {
 pub(super) struct SemanticIndex {
     model: String,
     dimension: usize,
-    /// Row by row, all tools.
+    /// Row by row, all tools; zeros in place of a vector that is missing.
     full: Vec<f32>,
     short: Vec<f32>,
+    /// How many of its two vectors each tool has.
+    n_vectors: Vec<u8>,
 }
 
 impl SemanticIndex {
+    /// Vectors of another dimension than most have, or with components that are not finite, count
+    /// as missing.
     pub(super) fn new(model: &str, vectors: &[ToolVectors], centre: &Centre) -> Self {
-        let first = vectors.first().map_or(0, |vectors| vectors.full.len());
-        let dimension = first.max(centre.dimension());
-        let rows = |of: fn(&ToolVectors) -> &Vec<f32>| -> Vec<f32> {
-            let mut rows = Vec::with_capacity(vectors.len() * dimension);
-            for vectors in vectors {
-                let mut row = centre.apply(of(vectors));
-                row.resize(dimension, 0.0);
-                rows.append(&mut row);
-            }
-            rows
-        };
-        Self {
+        let dimension = common_dimension(vectors, centre);
+        let n_components = vectors.len() * dimension;
+        let mut index = Self {
             model: model.into(),
             dimension,
-            full: rows(|vectors| &vectors.full),
-            short: rows(|vectors| &vectors.short),
+            full: Vec::with_capacity(n_components),
+            short: Vec::with_capacity(n_components),
+            n_vectors: Vec::with_capacity(vectors.len()),
+        };
+        for vectors in vectors {
+            let mut n_vectors = 0;
+            for (rows, vector) in [
+                (&mut index.full, &vectors.full),
+                (&mut index.short, &vectors.short),
+            ] {
+                let is_whole = vector.len() == dimension && vector.iter().all(|x| x.is_finite());
+                if is_whole {
+                    n_vectors += 1;
+                    rows.append(&mut centre.apply(vector));
+                } else {
+                    rows.resize(rows.len() + dimension, 0.0);
+                }
+            }
+            index.n_vectors.push(n_vectors);
         }
+        index
     }
 
     pub(super) fn model(&self) -> &str {
         &self.model
     }
 
-    /// Returns for each tool the mean of its two cosines with a centred query; empty when the
-    /// query has another dimension.
-    pub(super) fn cosines(&self, query: &[f32]) -> Vec<f64> {
+    /// Returns for each tool the mean of the cosines of its vectors with a centred query, `None`
+    /// for one without a vector; empty when the query has another dimension.
+    pub(super) fn cosines(&self, query: &[f32]) -> Vec<Option<f64>> {
         if query.len() != self.dimension || self.dimension == 0 {
             return Vec::new();
         }
         let full = self.full.chunks_exact(self.dimension);
-        full.zip(self.short.chunks_exact(self.dimension))
-            .map(|(full, short)| f64::from(dot(full, query) + dot(short, query)) / 2.0)
+        let rows = full.zip(self.short.chunks_exact(self.dimension));
+        rows.zip(&self.n_vectors)
+            .map(|((full, short), n_vectors)| {
+                let sum = f64::from(dot(full, query) + dot(short, query));
+                (*n_vectors > 0).then(|| sum / f64::from(*n_vectors))
+            })
             .collect()
     }
+}
+
+/// Returns the dimension that most vectors have, that of the centre first; 0 without vectors.
+fn common_dimension(vectors: &[ToolVectors], centre: &Centre) -> usize {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for vector in vectors.iter().flat_map(|both| [&both.full, &both.short]) {
+        if !vector.is_empty() {
+            *counts.entry(vector.len()).or_default() += 1;
+        }
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(dimension, count)| (*count, *dimension == centre.dimension()));
+    most.map_or(0, |(dimension, _)| dimension)
 }
 
 /// Returns the inner product of two vectors of the same length.

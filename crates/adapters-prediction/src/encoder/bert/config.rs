@@ -1,6 +1,5 @@
 //! The sizes of a network, `config.json`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_transformers::models::{bert, xlm_roberta};
@@ -8,8 +7,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::encoder::model::ModelError;
+use crate::encoder::model::{self, ModelError};
 use crate::models::manifest::{ModelForm, ModelManifest};
+
+/// The largest file that is read. Those of common models have a thousand bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The configuration of a network, checked: building it from weights of these sizes and asking it
 /// cannot divide by zero or leave a table.
@@ -91,10 +93,7 @@ struct File {
 
 impl File {
     fn read(path: &Path) -> Result<Self, ModelError> {
-        let bytes = fs::read(path).map_err(|source| ModelError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = model::read(path, MAX_BYTES)?;
         let text = serde_json::from_slice(&bytes).map_err(|error| ModelError::Content {
             path: path.to_owned(),
             reason: error.to_string(),

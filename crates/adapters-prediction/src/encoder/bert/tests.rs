@@ -108,6 +108,21 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
+fn what_is_no_regular_file_is_refused_without_waiting_for_it() {
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let model = Tiny::new(ModelForm::Bert);
+        let directory = model.write();
+        let path = directory.path().join(name);
+        fs::remove_file(&path).unwrap();
+        let is_made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(is_made.unwrap().success());
+        let error = load(directory.path(), &model.manifest()).unwrap_err();
+        let reason = format!("{name} is not what it should be: it is no file");
+        assert!(error.to_string().ends_with(&reason), "{error}");
+    }
+}
+
+#[test]
 fn files_that_are_garbage_are_named() {
     for name in ["config.json", "tokenizer.json", "model.safetensors"] {
         for content in [
@@ -179,6 +194,21 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
         error_of(&model),
         "DIR/tokenizer.json is not what it should be: it has 7 tokens, and config.json says \
          vocab_size 6"
+    );
+    // As many tokens as the network has, one of them with a number beyond its table.
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tokenizer["model"]["vocab"]["c"] = json!(7);
+    assert_eq!(
+        error_of(&model),
+        "DIR/tokenizer.json is not what it should be: it has a token with number 7, and \
+         config.json says vocab_size 7"
+    );
+    let mut model = Tiny::new(ModelForm::Bert);
+    model.tokenizer["post_processor"]["special_tokens"]["</s>"]["ids"] = json!([99]);
+    assert_eq!(
+        error_of(&model),
+        "DIR/tokenizer.json is not what it should be: it has a token with number 99, and \
+         config.json says vocab_size 7"
     );
     let mut model = Tiny::new(ModelForm::Bert);
     model.tokenizer["post_processor"] = json!(null);

@@ -1,11 +1,13 @@
 //! Texts turned into the numbers of tokens, by `tokenizer.json`.
 
-use std::fs;
 use std::path::Path;
 
 use tokenizers::{Tokenizer, TruncationParams};
 
-use crate::encoder::model::ModelError;
+use crate::encoder::model::{self, ModelError};
+
+/// The largest file that is read. Those of 250,000 tokens have 17 MB.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// How many bytes of a text are looked at for each token that the model reads. Tokens of any
 /// script are shorter in the mean, and a text of a megabyte costs no more than one of this length.
@@ -34,17 +36,24 @@ impl Tokens {
             path: path.to_owned(),
             reason,
         };
-        let bytes = fs::read(path).map_err(|source| ModelError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = model::read(path, MAX_BYTES)?;
         let mut tokenizer =
             Tokenizer::from_bytes(bytes).map_err(|error| wrong(error.to_string()))?;
-        let known = tokenizer.get_vocab_size(true);
+        let numbers = tokenizer.get_vocab(true);
+        let known = numbers.len();
         if known > vocabulary {
             return Err(wrong(format!(
                 "it has {known} tokens, and config.json says vocab_size {vocabulary}"
             )));
+        }
+        let beyond = |number: u32| {
+            wrong(format!(
+                "it has a token with number {number}, and config.json says vocab_size {vocabulary}"
+            ))
+        };
+        let is_beyond = |number: &u32| *number as usize >= vocabulary;
+        if let Some(number) = numbers.into_values().max().filter(is_beyond) {
+            return Err(beyond(number));
         }
         // Files carry what their authors used, such as 128 tokens with padding.
         tokenizer.with_padding(None);
@@ -58,7 +67,12 @@ impl Tokens {
             tokenizer,
             most_bytes: max_tokens.saturating_mul(BYTES_FOR_A_TOKEN),
         };
-        if tokens.ids("")?.is_empty() {
+        // Those that are put around every text are listed apart from the vocabulary.
+        let around = tokens.ids("")?;
+        if let Some(number) = around.iter().copied().find(is_beyond) {
+            return Err(beyond(number));
+        }
+        if around.is_empty() {
             return Err(wrong("it gives no token for the empty text".to_owned()));
         }
         Ok(tokens)

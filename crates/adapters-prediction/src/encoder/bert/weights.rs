@@ -15,7 +15,7 @@ use candle_nn::var_builder::SimpleBackend;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::encoder::model::ModelError;
+use crate::encoder::model::{self, ModelError};
 
 /// The longest header that is read. Those of the largest encoders have some ten thousand bytes.
 const MAX_HEADER: u64 = 16 << 20;
@@ -70,7 +70,7 @@ impl Weights {
             path: path.to_owned(),
             source,
         };
-        let mut file = File::open(path).map_err(unreadable)?;
+        let mut file = model::open(path)?;
         let length = file.metadata().map_err(unreadable)?.len();
         if length < 8 {
             return Err(wrong(format!("it has {length} bytes, which is no header")));

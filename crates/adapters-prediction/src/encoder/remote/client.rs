@@ -48,6 +48,7 @@ impl Client {
     /// Returns [`RemoteConfigError`] when the configuration cannot be used.
     pub(super) fn new(config: &RemoteConfig) -> Result<Self, RemoteConfigError> {
         config.validate()?;
+        config.check_prefixes()?;
         let mut url = config.url.clone();
         if !matches!(url.scheme(), "http" | "https") {
             return Err(RemoteConfigError::Scheme);

@@ -16,8 +16,10 @@ use validator::{Validate, ValidationError, ValidationErrors};
 pub struct RemoteConfig {
     /// The address below which `/embeddings` is, such as `https://host/v1`; http or https.
     pub url: Url,
-    /// The model that is asked for.
-    #[validate(length(min = 1, max = 200))]
+    /// The model that is asked for. Its vectors are stored under a name of 16 characters more,
+    /// which must not have more than
+    /// [`MAX_MODEL_CHARS`](riglm_domain::embedding::Embedding::MAX_MODEL_CHARS).
+    #[validate(length(min = 1, max = 184, message = "expected 1 to 184 characters"))]
     pub model: String,
     /// The key that is sent as `Authorization: Bearer`; none is sent without one.
     #[serde(default)]
@@ -34,6 +36,14 @@ pub struct RemoteConfig {
     #[serde(default)]
     #[validate(length(max = 1_000))]
     pub passage_prefix: String,
+    /// The most bytes of a text, its prefix included; more is cut off.
+    #[serde(default = "default_max_text_bytes")]
+    #[validate(range(
+        min = 256,
+        max = 1_048_576,
+        message = "expected a number from 256 to 1048576"
+    ))]
+    pub max_text_bytes: usize,
     /// How long a request may take, a second try included, as in `10s`.
     #[serde(default = "default_timeout", with = "humantime_serde")]
     #[validate(custom(function = "not_zero"))]
@@ -46,6 +56,14 @@ pub enum RemoteConfigError {
     /// A value is out of its range.
     #[error("invalid configuration of the remote encoder")]
     Invalid(#[from] ValidationErrors),
+    /// A prefix takes all of what is sent of a text, or most of it.
+    #[error(
+        "the prefixes of the remote encoder must have at most half of max_text_bytes, {half} bytes"
+    )]
+    Prefix {
+        /// The most bytes of a prefix.
+        half: usize,
+    },
     /// The URL is of another scheme.
     #[error("url of the remote encoder must begin with http:// or https://")]
     Scheme,
@@ -58,6 +76,16 @@ pub enum RemoteConfigError {
 }
 
 impl RemoteConfig {
+    /// Checks that a prefix leaves room for the text.
+    pub(super) fn check_prefixes(&self) -> Result<(), RemoteConfigError> {
+        let half = self.max_text_bytes / 2;
+        let longest = self.query_prefix.len().max(self.passage_prefix.len());
+        if longest > half {
+            return Err(RemoteConfigError::Prefix { half });
+        }
+        Ok(())
+    }
+
     /// Returns the name of the vectors: the model, and eight digits of a digest of everything that
     /// vectors depend on besides it.
     pub(super) fn id(&self) -> String {
@@ -71,6 +99,10 @@ impl RemoteConfig {
         ] {
             digest.update(part.len().to_le_bytes());
             digest.update(part);
+        }
+        // Vectors that were stored before this could be chosen keep their name.
+        if self.max_text_bytes != default_max_text_bytes() {
+            digest.update(self.max_text_bytes.to_le_bytes());
         }
         let digest = digest.finalize();
         let digits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
@@ -90,6 +122,7 @@ impl PartialEq for RemoteConfig {
             && self.dimensions == other.dimensions
             && self.query_prefix == other.query_prefix
             && self.passage_prefix == other.passage_prefix
+            && self.max_text_bytes == other.max_text_bytes
             && self.timeout == other.timeout
     }
 }
@@ -104,9 +137,15 @@ impl fmt::Debug for RemoteConfig {
             .field("dimensions", &self.dimensions)
             .field("query_prefix", &self.query_prefix)
             .field("passage_prefix", &self.passage_prefix)
+            .field("max_text_bytes", &self.max_text_bytes)
             .field("timeout", &self.timeout)
             .finish()
     }
+}
+
+/// Servers refuse what has too many tokens for their model: most take 2,048 or more.
+fn default_max_text_bytes() -> usize {
+    8 << 10
 }
 
 fn default_timeout() -> Duration {
@@ -122,6 +161,8 @@ fn not_zero(duration: &Duration) -> Result<(), ValidationError> {
 
 #[cfg(test)]
 mod tests {
+    use riglm_ports::encoder::Encoder as _;
+
     use super::super::RemoteEncoder;
     use super::*;
 
@@ -148,13 +189,35 @@ mod tests {
         };
         assert!(changed(|config| config.url = "file:///x".parse().unwrap()).contains("http://"));
         assert!(changed(|config| config.api_key = Some("a\nb".into())).contains("api_key"));
+        let long = changed(|config| {
+            config.max_text_bytes = 256;
+            config.passage_prefix = "p".repeat(129);
+        });
+        assert!(long.contains("half of max_text_bytes, 128 bytes"), "{long}");
         for invalid in [
             changed(|config| config.model.clear()),
             changed(|config| config.dimensions = Some(0)),
             changed(|config| config.timeout = Duration::ZERO),
+            changed(|config| config.max_text_bytes = 255),
         ] {
             assert_eq!(invalid, "invalid configuration of the remote encoder");
         }
+    }
+
+    #[test]
+    fn a_model_of_which_vectors_could_not_be_named_is_refused() {
+        let named = |n_chars: usize| {
+            let mut config = plain();
+            config.model = "\u{e9}".repeat(n_chars);
+            config
+        };
+        let longest = RemoteEncoder::new(named(184)).unwrap();
+        riglm_domain::embedding::Embedding::new(longest.model(), vec![1.0]).unwrap();
+        let errors = named(185).validate().unwrap_err().to_string();
+        assert!(
+            errors.contains("model: expected 1 to 184 characters"),
+            "{errors}"
+        );
     }
 
     #[test]
@@ -174,6 +237,7 @@ mod tests {
         for other in [
             id(|config| config.url.set_path("/v2")),
             id(|config| config.dimensions = Some(5)),
+            id(|config| config.max_text_bytes = 512),
             id(|config| config.query_prefix.push('q')),
             id(|config| config.passage_prefix.push_str("query: ")),
         ] {

@@ -111,10 +111,13 @@ async fn long_texts_are_cut_between_characters() {
     let server = Server::start([]).await;
     let text = "漢".repeat(400_000);
     passages(&encoder(&server), &[&text]).await.unwrap();
-    assert_eq!(
-        server.requests()[0].inputs(),
-        ["漢".repeat(MAX_TEXT_BYTES / 3)]
-    );
+    let mut config = config(&server.url);
+    config.max_text_bytes = 1_000;
+    let shorter = RemoteEncoder::new(config).unwrap();
+    passages(&shorter, &[&text]).await.unwrap();
+    let requests = server.requests();
+    assert_eq!(requests[0].inputs(), ["漢".repeat(8_192 / 3)]);
+    assert_eq!(requests[1].inputs(), ["漢".repeat(1_000 / 3)]);
 }
 
 #[tokio::test]

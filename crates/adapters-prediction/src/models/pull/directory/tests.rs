@@ -3,18 +3,14 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::models::pull::{Source, pull};
+use crate::models::pull::{Source, pull, sample};
 
-const CONFIG: &str = r#"{"model_type":"xlm-roberta","hidden_size":8,"pad_token_id":1,
-    "max_position_embeddings":514,"num_hidden_layers":1}"#;
+fn config() -> serde_json::Value {
+    sample::config("xlm-roberta", 8, 514)
+}
 
-/// Weights that are whole: one tensor of two bytes.
 fn weights() -> Vec<u8> {
-    let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
-    let mut content = (header.len() as u64).to_le_bytes().to_vec();
-    content.extend(header.as_bytes());
-    content.extend(b"ab");
-    content
+    sample::weights(8, 514, 1)
 }
 
 struct Scene {
@@ -28,8 +24,8 @@ fn scene() -> Scene {
         data_dir: tempfile::tempdir().unwrap(),
         folder: tempfile::tempdir().unwrap(),
     };
-    scene.put("config.json", CONFIG.as_bytes());
-    scene.put("tokenizer.json", b"{}");
+    scene.put("config.json", config().to_string().as_bytes());
+    scene.put("tokenizer.json", sample::tokenizer().to_string().as_bytes());
     scene.put("model.safetensors", &weights());
     scene
 }
@@ -129,6 +125,11 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
             br#"{"pooling_mode_mean_tokens":false}"#,
             "not the mean over their tokens",
         ),
+        (
+            "1_Pooling/config.json",
+            br#"{"pooling_mode_mean_tokens":true,"pooling_mode_cls_token":true,"x":1}"#,
+            "pooling_mode_cls_token",
+        ),
     ] {
         let scene = scene();
         scene.put(name, content);
@@ -137,6 +138,107 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         let shelf = ModelShelf::new(scene.data_dir.path());
         assert!(shelf.list().unwrap().is_empty());
     }
+}
+
+/// Returns the weights with a text in the place of another one of the same length.
+fn changed(from: &str, to: &str) -> Vec<u8> {
+    let mut content = weights();
+    let places = (0..content.len()).filter(|at| content[*at..].starts_with(from.as_bytes()));
+    for place in places.collect::<Vec<_>>() {
+        content[place..place + to.len()].copy_from_slice(to.as_bytes());
+    }
+    content
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_is_refused_with_file_and_reason_and_the_old_one_stays() {
+    let with = |mut value: serde_json::Value, member: &str, other: serde_json::Value| {
+        value[member] = other;
+        value.to_string().into_bytes()
+    };
+    let mut numbers = weights();
+    let start = numbers.len() - 4 * 8 * 4;
+    for number in numbers[start..].chunks_exact_mut(4) {
+        number.copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    let mut tokens = sample::tokenizer();
+    tokens["model"]["vocab"]["a"] = 4000.into();
+    for (name, content, reason) in [
+        (
+            "model.safetensors",
+            changed("\"F32\"", "\"I32\""),
+            "is of type I32, and only F32 is read",
+        ),
+        (
+            "model.safetensors",
+            changed("word_emb", "work_emb"),
+            "it has no tensor",
+        ),
+        ("model.safetensors", numbers, "a vector has length NaN"),
+        (
+            "config.json",
+            with(config(), "num_attention_heads", 0.into()),
+            "num_attention_heads 0",
+        ),
+        (
+            "config.json",
+            with(config(), "vocab_size", 3.into()),
+            "it has 4 tokens",
+        ),
+        (
+            "config.json",
+            with(config(), "num_hidden_layers", 1.into()),
+            "it has no tensor",
+        ),
+        (
+            "tokenizer.json",
+            b"null".to_vec(),
+            "tokenizer.json is not what it should be",
+        ),
+        (
+            "tokenizer.json",
+            tokens.to_string().into_bytes(),
+            "a token with number 4000",
+        ),
+    ] {
+        let scene = scene();
+        let before = scene.pull(Some("own")).unwrap();
+        scene.put(name, &content);
+        let error = scene.failure();
+        assert!(
+            error.contains("is not what it should be"),
+            "{name}: {error}"
+        );
+        assert!(error.contains(reason), "{name}: {error}");
+        let shelf = ModelShelf::new(scene.data_dir.path());
+        let own = "own".parse().unwrap();
+        assert_eq!(shelf.find(&own).unwrap(), Some(before));
+        assert_eq!(shelf.verify(&own, &Job::silent()).unwrap(), []);
+    }
+}
+
+#[test]
+fn a_file_of_blocks_that_only_begins_as_one_is_refused() {
+    let scene = scene();
+    let gguf = [&b"GGUF\x03\0\0\0"[..], &[0; 36]].concat();
+    scene.put("model.gguf", &gguf);
+    let digest = examine(
+        &scene.folder.path().join("model.gguf"),
+        Expected::default(),
+        &Job::silent(),
+    );
+    let manifest = serde_json::json!({
+        "name": "own", "form": "quantized-bert", "dimension": 4, "max_tokens": 16,
+        "licence": "MIT", "files": [digest.unwrap()],
+    });
+    scene.put("manifest.json", manifest.to_string().as_bytes());
+    let error = crate::models::with_causes(&scene.pull(None).unwrap_err());
+    assert!(
+        error.contains("model.gguf is not what it should be"),
+        "{error}"
+    );
+    let shelf = ModelShelf::new(scene.data_dir.path());
+    assert!(shelf.list().unwrap().is_empty());
 }
 
 #[test]

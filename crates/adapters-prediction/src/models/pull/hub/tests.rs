@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use secrecy::SecretString;
 
-use self::scene::{CONFIG, NAME, WEIGHTS, scene, served, sha256, weights};
+use self::scene::{NAME, WEIGHTS, config, scene, served, sha256, tokenizer, weights};
 use self::server::{COMMIT, Served};
 use crate::models::pull::Source;
 
@@ -33,8 +33,8 @@ fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
     assert_eq!(
         digests,
         [
-            &sha256(CONFIG.as_bytes()),
-            &sha256(b"{}"),
+            &sha256(&config()),
+            &sha256(&tokenizer()),
             &sha256(&weights(1))
         ]
     );
@@ -78,8 +78,9 @@ fn weights_that_are_not_whole_are_refused_even_if_the_hub_means_them() {
     let error = scene.failure();
     assert!(error.contains("its header describes"), "{error}");
     scene.hub.put(WEIGHTS, served(weights(1)));
-    let config = served(CONFIG.replace("384", "768").into());
-    scene.hub.put("config.json", config);
+    let config = String::from_utf8(config()).unwrap();
+    let config = config.replace("384", "768").into_bytes();
+    scene.hub.put("config.json", served(config));
     let error = scene.failure();
     assert!(error.contains("dimension 768, and not"), "{error}");
     assert!(scene.shelf().list().unwrap().is_empty());
@@ -97,7 +98,7 @@ fn a_pull_that_broke_off_is_taken_up_by_the_next() {
         },
     );
     let error = scene.failure();
-    assert!(error.contains("broke off at 120000 of 200"), "{error}");
+    assert!(error.contains("broke off at 120000 of 40"), "{error}");
     assert!(scene.shelf().list().unwrap().is_empty());
     scene.hub.put(WEIGHTS, served(weights(1)));
     scene.pull().unwrap();
@@ -112,7 +113,7 @@ fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_com
     scene.hub.put(
         WEIGHTS,
         Served {
-            cut: Some(60_000),
+            cut: Some(120_000),
             ..served(weights(1))
         },
     );
@@ -120,7 +121,12 @@ fn a_connection_that_is_cut_time_and_again_is_made_anew_as_long_as_something_com
     scene.has_weights(1);
     assert_eq!(
         scene.hub.ranges(WEIGHTS),
-        ["bytes=0-", "bytes=60000-", "bytes=120000-", "bytes=180000-"]
+        [
+            "bytes=0-",
+            "bytes=120000-",
+            "bytes=240000-",
+            "bytes=360000-"
+        ]
     );
     scene.hub.put(
         WEIGHTS,
@@ -255,8 +261,8 @@ fn cache(directory: &std::path::Path, etag: &str) {
     }
     std::fs::write(folder.join("refs/main"), COMMIT).unwrap();
     let files = [
-        ("config.json", "c1", CONFIG.into()),
-        ("tokenizer.json", "t1", b"{}".to_vec()),
+        ("config.json", "c1", config()),
+        ("tokenizer.json", "t1", tokenizer()),
         (WEIGHTS, etag, weights(1)),
     ];
     for (name, etag, content) in files {

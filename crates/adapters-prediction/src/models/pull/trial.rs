@@ -1,0 +1,47 @@
+//! A model is tried before it takes the place of another one: it is loaded and makes one vector.
+
+use std::path::Path;
+
+use super::ContentsError;
+use crate::encoder::{ModelError, load};
+use crate::models::files::FileError;
+use crate::models::manifest::{ModelForm, ModelManifest};
+
+/// What is made a vector of. Words, digits and signs have tokens in any vocabulary, or that of what
+/// is unknown.
+const TEXT: &str = "Sends a message to 2 people.";
+
+/// Loads the model whose files are in `ready`, and makes a vector with it.
+///
+/// # Errors
+///
+/// Returns [`ContentsError`], with the file and the reason, when it cannot be loaded, or when what
+/// it makes is no vector of the manifest's dimension.
+pub(super) fn run(ready: &Path, manifest: &ModelManifest) -> Result<(), ContentsError> {
+    let weights = || {
+        let name = match manifest.form {
+            ModelForm::Bert | ModelForm::XlmRoberta => "model.safetensors",
+            ModelForm::QuantizedBert => "model.gguf",
+        };
+        ready.join(name)
+    };
+    let wrong = |reason: String| ContentsError::Content {
+        path: weights(),
+        reason,
+    };
+    let failed = |error: ModelError| match error {
+        ModelError::Read { path, source } => FileError::Io { path, source }.into(),
+        ModelError::Content { path, reason } => ContentsError::Content { path, reason },
+        ModelError::Compute(source) => wrong(crate::models::with_causes(&*source)),
+    };
+    let mut model = load(ready, manifest).map_err(failed)?;
+    let text = format!("{}{TEXT}", manifest.passage_prefix);
+    let vector = model.encode(&text).map_err(failed)?;
+    if vector.len() != manifest.dimension || !vector.iter().all(|value| value.is_finite()) {
+        return Err(wrong(format!(
+            "it makes no finite vector of dimension {}",
+            manifest.dimension
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! Encoders that refuse texts, that change their vectors, and that have impossible names.
+
+use std::sync::atomic::AtomicUsize;
+
+use async_trait::async_trait;
+use riglm_domain::id::{SessionId, ToolName, UpstreamName};
+use riglm_domain::principal::Principal;
+use riglm_domain::retrieval::ToolText;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
+
+use super::*;
+use crate::search::{
+    Offer, OfferedTool, SearchCall, SearchEncoder, SearchParts, SearchRules, ToolSearch,
+};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Makes vectors of a dimension, and refuses requests as servers do.
+#[derive(Debug)]
+struct Picky {
+    model: String,
+    dimension: usize,
+    /// The longest text that it takes, in bytes.
+    longest: usize,
+    /// What no text may have.
+    refused: &'static str,
+    /// Whether it cannot be reached.
+    is_down: AtomicBool,
+    n_requests: AtomicUsize,
+    sent: Mutex<Vec<String>>,
+}
+
+fn picky(dimension: usize) -> Picky {
+    Picky {
+        model: "picky".into(),
+        dimension,
+        longest: usize::MAX,
+        refused: "poison",
+        is_down: AtomicBool::new(false),
+        n_requests: AtomicUsize::new(0),
+        sent: Mutex::default(),
+    }
+}
+
+impl Picky {
+    fn n_requests(&self) -> usize {
+        self.n_requests.load(Ordering::Relaxed)
+    }
+
+    /// Returns the texts of tools that it was sent since the last look.
+    fn sent(&self) -> Vec<String> {
+        let mut sent = self.sent.lock().unwrap();
+        sent.drain(..).filter(|text| text.contains("zq")).collect()
+    }
+}
+
+#[async_trait]
+impl Encoder for Picky {
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn encode(
+        &self,
+        texts: Vec<String>,
+        _role: TextRole,
+    ) -> Result<Vec<Vec<f32>>, EncoderError> {
+        self.n_requests.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        let model = self.model.clone();
+        if self.is_down.load(Ordering::Relaxed) {
+            let source = "down".into();
+            return Err(EncoderError::Unavailable { model, source });
+        }
+        self.sent.lock().unwrap().extend(texts.iter().cloned());
+        let is_wrong = |text: &String| text.len() > self.longest || text.contains(self.refused);
+        if texts.iter().any(is_wrong) {
+            let source = "the server answered with status 400".into();
+            return Err(EncoderError::Failed { model, source });
+        }
+        let mut vector = vec![0.0; self.dimension];
+        vector[0] = 1.0;
+        Ok(vec![vector; texts.len()])
+    }
+}
+
+fn tool(name: &str, description: &str) -> IndexedTool {
+    let tool = ToolRef {
+        upstream: UpstreamName::parse("u").unwrap(),
+        tool: ToolName::from(name),
+    };
+    let text = ToolText {
+        name: name.into(),
+        description: description.into(),
+        ..ToolText::default()
+    };
+    IndexedTool::new(tool, text)
+}
+
+/// Returns tools of which one in the middle has a text that is refused.
+fn tools(n: usize) -> Vec<IndexedTool> {
+    let all = (0..n).map(|number| {
+        let what = if number == n / 2 { "poison" } else { "bread" };
+        tool(&format!("{what}_zq{number}"), "Bakes")
+    });
+    all.collect()
+}
+
+async fn vectors(tier: &Tier, tools: &[IndexedTool]) -> Vec<ToolVectors> {
+    tier.tools(tools, &|_, _| {}).await.unwrap().0
+}
+
+fn tier(encoder: &Arc<Picky>, store: Option<&Arc<MemoryStore>>) -> Tier {
+    Tier::new(
+        Arc::clone(encoder) as _,
+        store.map(|store| Arc::clone(store) as _),
+    )
+}
+
+#[tokio::test]
+async fn a_text_that_is_refused_leaves_the_others_their_vectors_and_is_sent_no_more() {
+    let encoder = Arc::new(picky(2));
+    let store = Arc::new(MemoryStore::default());
+    let tier = tier(&encoder, Some(&store));
+    let made = vectors(&tier, &tools(40)).await;
+    for (number, made) in made.iter().enumerate() {
+        let n = if number == 20 { 0 } else { 2 };
+        assert_eq!((made.full.len(), made.short.len()), (n, n), "{number}");
+    }
+    assert_eq!(tier.condition(), EncoderCondition::Ready);
+    encoder.sent();
+    assert_eq!(vectors(&tier, &tools(40)).await, made);
+    assert_eq!(encoder.sent(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_text_that_is_too_long_for_the_encoder_is_cut_until_it_fits() {
+    for (longest, is_taken) in [(400, true), (200, true), (140, false)] {
+        let encoder = Arc::new(Picky {
+            longest,
+            ..picky(2)
+        });
+        let tier = tier(&encoder, None);
+        let long = "\u{6f22}".repeat(200);
+        let made = vectors(&tier, &[tool("tool", &long), tool("other_tool", "")]).await;
+        assert_eq!(made[0].full.is_empty(), !is_taken, "{longest}");
+        assert_eq!(made[1].full.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_encoder_that_refuses_every_tool_is_not_asked_for_each() {
+    let encoder = Arc::new(Picky {
+        refused: "zq",
+        ..picky(2)
+    });
+    let tier = tier(&encoder, None);
+    let tools = tools(500);
+    let error = tier.tools(&tools, &|_, _| {}).await.unwrap_err();
+    assert!(matches!(error, EncoderError::Failed { .. }), "{error}");
+    assert!(encoder.n_requests() < 60, "{}", encoder.n_requests());
+}
+
+#[tokio::test]
+async fn stored_vectors_of_another_dimension_are_made_again_and_others_are_not() {
+    let store = Arc::new(MemoryStore::default());
+    let tools = [tool("zq1", "Bakes bread"), tool("zq2", "Bakes cake")];
+    let mut n_sent = Vec::new();
+    for dimension in [2, 2, 3, 3] {
+        let encoder = Arc::new(picky(dimension));
+        let tier = tier(&encoder, Some(&store));
+        let made = vectors(&tier, &tools).await;
+        assert!(made.iter().all(|made| made.full.len() == dimension));
+        assert!(made.iter().all(|made| made.short.len() == dimension));
+        let query = tier.query("cake", PATIENCE).await.unwrap();
+        let centred = tier.centred(&query).unwrap();
+        assert_eq!(centred.vector().len(), dimension);
+        let old = Embedding::new("picky", vec![1.0; 5 - dimension]).unwrap();
+        assert_eq!(tier.centred_when_ready(&old).await, None);
+        n_sent.push(encoder.sent().len());
+    }
+    assert_eq!((n_sent[1], n_sent[3]), (0, 0));
+    assert!(n_sent[0] > 0 && n_sent[2] == n_sent[0], "{n_sent:?}");
+}
+
+#[tokio::test]
+async fn vectors_that_cannot_be_named_are_reported_as_a_failure() {
+    let encoder = Arc::new(Picky {
+        model: "m".repeat(Embedding::MAX_MODEL_CHARS + 1),
+        ..picky(2)
+    });
+    let tier = tier(&encoder, None);
+    assert!(tier.query("cake", PATIENCE).await.is_none());
+    assert_eq!(tier.condition(), EncoderCondition::Failing);
+}
+
+fn search(encoder: &Arc<Picky>) -> ToolSearch {
+    ToolSearch::new(SearchParts {
+        encoders: vec![SearchEncoder {
+            encoder: Arc::clone(encoder) as _,
+            is_stored: false,
+        }],
+        stores: None,
+        counter: Arc::new(WordCounter),
+        clock: Arc::new(ManualClock::default()),
+        rules: SearchRules::default(),
+    })
+}
+
+fn offer() -> Arc<Offer> {
+    let definition = r#"{"name":"zq","inputSchema":{"type":"object"}}"#;
+    let tool = OfferedTool {
+        name: "tool".into(),
+        tool: ToolRef {
+            upstream: UpstreamName::parse("u").unwrap(),
+            tool: ToolName::from("zq"),
+        },
+        definition: definition.to_owned().into(),
+        is_hidden: false,
+    };
+    Arc::new(Offer::new(vec![tool], Vec::new()))
+}
+
+#[tokio::test]
+async fn an_offer_is_embedded_once_however_many_searches_wait_for_it() {
+    let encoder = Arc::new(picky(2));
+    encoder.is_down.store(true, Ordering::Relaxed);
+    let search = search(&encoder);
+    let offer = offer();
+    for _ in 0..10 {
+        search.learn_offer(&offer);
+    }
+    search.settle().await;
+    assert_eq!(encoder.n_requests(), 1);
+    search.learn_offer(&offer);
+    search.settle().await;
+    assert_eq!(encoder.n_requests(), 2, "the next one tries again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
+    let encoder = Arc::new(Picky {
+        refused: "zq",
+        ..picky(2)
+    });
+    let search = search(&encoder);
+    let offer = offer();
+    let ask = |query: String| SearchCall {
+        session: "01890000-0000-7000-8000-000000000001"
+            .parse::<SessionId>()
+            .unwrap(),
+        principal: Principal::local(),
+        query,
+        limit: None,
+        offer: Arc::clone(&offer),
+    };
+    search.search(ask("first".into())).await;
+    search.settle().await;
+    let n_first = encoder.n_requests();
+    assert!(n_first > 0);
+    for number in 0..20 {
+        search.search(ask(format!("query {number}"))).await;
+        search.settle().await;
+    }
+    assert_eq!(encoder.n_requests(), n_first);
+    tokio::time::advance(Duration::from_hours(1)).await;
+    search.search(ask("last".into())).await;
+    search.settle().await;
+    assert!(encoder.n_requests() > n_first);
+}
