@@ -5,6 +5,7 @@
 //! principal used before, and writes the answer. What is asked and then called teaches it.
 
 mod answer;
+mod answers;
 mod encoders;
 pub mod evaluation;
 mod judging;

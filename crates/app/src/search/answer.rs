@@ -1,10 +1,10 @@
 //! What a search answers: as much of each tool as a budget of tokens has room for.
 
+use riglm_domain::edit::member;
 use riglm_domain::retrieval::ToolText;
 use riglm_domain::search::SearchQuality;
 use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A tool that is answered, before it is known how much of it there is room for.
@@ -69,7 +69,7 @@ struct Match<'a> {
     description: &'a str,
     score: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    input_schema: Option<&'a RawValue>,
+    input_schema: Option<Box<RawValue>>,
 }
 
 /// Writes an answer: the schemas of the first tools, then signatures, then bare names, until the
@@ -98,6 +98,7 @@ pub(super) fn write(
             Detail::Signature
         };
         let schema = input_schema(tool.definition);
+        let schema = schema.as_deref();
         let fitting = [Detail::Schema, Detail::Signature, Detail::Name]
             .into_iter()
             .filter(|detail| *detail as u8 <= wanted as u8)
@@ -117,7 +118,9 @@ pub(super) fn write(
                 tool.text.summary()
             },
             score: (tool.score * 1_000.0).round() / 1_000.0,
-            input_schema: schema.filter(|_| detail == Detail::Schema),
+            input_schema: schema
+                .filter(|_| detail == Detail::Schema)
+                .map(ToOwned::to_owned),
         });
     }
     let n_tools = matches.len();
@@ -153,7 +156,7 @@ fn entry(
     };
     if detail == Detail::Schema {
         entry.push_str("   arguments: ");
-        entry.push_str(&compact(schema?));
+        entry.push_str(schema?.get());
         entry.push('\n');
     }
     if !tool.same.is_empty() {
@@ -164,28 +167,37 @@ fn entry(
     Some(entry)
 }
 
-/// Returns the schema of the arguments as it stands in a definition.
-fn input_schema(definition: &str) -> Option<&RawValue> {
-    #[derive(serde::Deserialize)]
-    struct Definition<'a> {
-        #[serde(borrow, rename = "inputSchema")]
-        input_schema: Option<&'a RawValue>,
-    }
-    serde_json::from_str::<Definition<'_>>(definition)
-        .ok()?
-        .input_schema
+/// Returns the schema of the arguments that stands in a definition, without spaces between its
+/// tokens.
+fn input_schema(definition: &str) -> Option<Box<RawValue>> {
+    let schema = member(definition, "inputSchema").filter(|schema| schema.starts_with('{'))?;
+    RawValue::from_string(compact(schema)).ok()
 }
 
-/// Returns a JSON text without spaces between its tokens.
-fn compact(json: &RawValue) -> String {
-    match serde_json::from_str::<Value>(json.get()) {
-        Ok(value) => value.to_string(),
-        Err(_) => json.get().to_owned(),
+/// Returns a JSON text without spaces between its tokens, and everything else as it is written.
+fn compact(json: &str) -> String {
+    let mut compact = String::new();
+    let (mut kept_from, mut is_in_string, mut is_escaped) = (0, false, false);
+    for (at, byte) in json.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_in_string,
+            b'"' => is_in_string = !is_in_string,
+            b' ' | b'\t' | b'\r' | b'\n' if !is_in_string => {
+                compact.push_str(&json[kept_from..at]);
+                kept_from = at + 1;
+            }
+            _ => {}
+        }
     }
+    compact.push_str(&json[kept_from..]);
+    compact
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     /// A token is a byte.
@@ -235,6 +247,47 @@ mod tests {
         assert_eq!(structured["matches"][4]["input_schema"]["type"], "object");
         assert!(structured["matches"][5].get("input_schema").is_none());
         assert_eq!(structured["quality"], "high");
+    }
+
+    #[test]
+    fn both_forms_have_the_schema_without_the_spaces_between_its_tokens() {
+        let spaces = " \n\t\r".repeat(100_000);
+        let definition = format!(
+            r#"{{"name":"a","inputSchema":{spaces}{{{spaces}"type" :{spaces}"object", "x": "a  \" b"{spaces}}}{spaces}}}"#
+        );
+        let text = ToolText::of_definition("a", &definition);
+        let found = Found {
+            name: "a",
+            text: &text,
+            definition: &definition,
+            score: 0.5,
+            same: Vec::new(),
+        };
+        let rules = AnswerRules::default();
+        let answer = write(&[found], &[], SearchQuality::High, &rules, &Bytes);
+        let schema = r#"{"type":"object","x":"a  \" b"}"#;
+        assert!(answer.text.contains(schema), "{}", answer.text);
+        let in_structured = format!(r#""input_schema":{schema}"#);
+        assert!(answer.structured.contains(&in_structured));
+        assert!(answer.structured.len() < 400, "{}", answer.structured.len());
+    }
+
+    #[test]
+    fn a_compact_text_says_the_same() {
+        for text in [
+            "",
+            " a ",
+            "\"",
+            "\\",
+            "\\\" ,{",
+            "\\\\ : \n",
+            "a\" b \" c",
+            "漢 字",
+        ] {
+            let value = serde_json::json!({"a b": [text, {"c": 1.5}, text], "d": {}});
+            let spaced = serde_json::to_string_pretty(&value).unwrap();
+            assert_eq!(compact(&spaced), value.to_string());
+        }
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! The search itself: from a query to an answer, and what is learned on the way.
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lru::LruCache;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{
     Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade,
@@ -19,6 +16,7 @@ use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{AnswerRules, Found, write};
+use super::answers::Answers;
 use super::encoders::{EncoderCondition, Tier};
 use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
@@ -26,8 +24,6 @@ use super::offer::Offer;
 use super::prepared::{Offers, Prepared, grouped};
 use super::request::{SearchCall, SearchReply, ToolCalled};
 
-/// How many answers are held for sessions that ask the same again.
-const MAX_ANSWERS: usize = 1_000;
 /// How many tools an answer has when the client does not say.
 const DEFAULT_LIMIT: usize = 10;
 /// The most tools of one answer.
@@ -103,8 +99,6 @@ pub struct SearchEncoder {
     pub is_stored: bool,
 }
 
-type AnswerKey = (SessionId, [u8; 32], usize, String);
-
 /// Finds tools by words and meaning, and by what was used before.
 #[derive(Debug)]
 pub struct ToolSearch {
@@ -117,7 +111,7 @@ struct Shared {
     tiers: Vec<Tier>,
     memories: Memories,
     offers: Offers,
-    answers: Mutex<LruCache<AnswerKey, SearchReply>>,
+    answers: Answers,
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
@@ -136,13 +130,12 @@ impl ToolSearch {
         let tiers: Vec<Tier> = (parts.encoders.into_iter())
             .map(|it| Tier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
             .collect();
-        let n_answers = NonZeroUsize::new(MAX_ANSWERS).unwrap_or(NonZeroUsize::MIN);
         Self {
             shared: Arc::new(Shared {
                 offers: Offers::new(tiers.len()),
                 tiers,
                 memories: Memories::new(parts.stores),
-                answers: Mutex::new(LruCache::new(n_answers)),
+                answers: Answers::new(),
                 counter: parts.counter,
                 clock: parts.clock,
                 rules: parts.rules,
@@ -175,18 +168,15 @@ impl ToolSearch {
     /// Answers a search.
     ///
     /// A session that asks the same again is given the same answer, as long as its tools are the
-    /// same. A query without a word, or one that no tool fits, is answered with that.
+    /// same, once there is one that was made with the vectors of all encoders and with what is
+    /// known of the principal. A query without a word, or one that no tool fits, is answered with that.
     pub async fn search(&self, call: SearchCall) -> SearchReply {
         let shared = &self.shared;
         let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let text = Query::cut(call.query.trim()).to_owned();
         let key = (call.session, call.offer.id(), limit, normalised(&text));
-        if let Some(known) = shared.answers().get(&key) {
-            let was_cached = true;
-            return SearchReply {
-                was_cached,
-                ..known.clone()
-            };
+        if let Some(known) = shared.answers.get(&key) {
+            return known;
         }
         if !shared.memories.knows(&call.principal) {
             self.load(&call.principal).await;
@@ -195,8 +185,12 @@ impl ToolSearch {
         if !(0..shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
             self.learn_offer(&call.offer);
         }
-        let reply = shared.answer(&call, &text, limit, &prepared).await;
-        shared.answers().put(key, reply.clone());
+        // An answer from before all is known that could be is not the one to give again.
+        let is_known = shared.memories.knows(&call.principal);
+        let (reply, has_vectors) = shared.answer(&call, &text, limit, &prepared).await;
+        if is_known && has_vectors {
+            shared.answers.put(key, reply.clone());
+        }
         reply
     }
 
@@ -287,15 +281,17 @@ impl Shared {
         encoded.into_iter().flatten().collect()
     }
 
+    /// Returns the answer, and whether it was made with the vectors of all encoders.
     async fn answer(
         &self,
         call: &SearchCall,
         text: &str,
         limit: usize,
         prepared: &Prepared,
-    ) -> SearchReply {
+    ) -> (SearchReply, bool) {
         let mut query = Query::new(text, &self.rules.synonyms);
         let encoded = self.encoded(text, prepared).await;
+        let has_vectors = encoded.len() == self.tiers.len();
         for encoded in &encoded {
             query = query.with_vector(encoded.centred.clone());
         }
@@ -311,7 +307,7 @@ impl Shared {
             learning.searched(call.session, encoded.centred, now, results);
             reply.query_vector = Some(encoded.raw);
         }
-        reply
+        (reply, has_vectors)
     }
 
     /// Ranks the tools, with what is known of the principal. More than asked for: some collapse.
@@ -369,10 +365,6 @@ impl Shared {
             query_vector: None,
             was_cached: false,
         }
-    }
-
-    fn answers(&self) -> MutexGuard<'_, LruCache<AnswerKey, SearchReply>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::encoder::{EncoderError, TextRole};
@@ -177,6 +177,23 @@ async fn the_same_question_of_a_session_has_the_same_answer() {
     other.session = session(2);
     assert!(!search.search(other).await.was_cached);
     assert_eq!(encoder.n_queries.load(Ordering::Relaxed) - n_before, 1);
+}
+
+#[tokio::test]
+async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    let asked = || search.search(call("do I need an umbrella", &offer));
+    // The tools have no vectors yet.
+    assert!(asked().await.results.is_empty());
+    search.settle().await;
+    encoder.is_down.store(true, Ordering::Relaxed);
+    assert!(asked().await.results.is_empty());
+    encoder.is_down.store(false, Ordering::Relaxed);
+    let found = asked().await;
+    assert_eq!(names(&found)[0], "forecast");
+    assert!(!found.was_cached && asked().await.was_cached);
 }
 
 #[tokio::test]
