@@ -89,26 +89,24 @@ pub(super) fn write(
     if !found.is_empty() {
         text.push_str("Call a tool by its name, whether it is in your list or not.\n");
     }
-    let mut used = counter.count(&text);
+    let mut room = Room::new(rules.token_budget, counter);
+    room.used = counter.count(&text);
     let mut matches = Vec::new();
     for (place, tool) in found.iter().enumerate() {
-        let wanted = if place < rules.n_schemas {
-            Detail::Schema
-        } else {
-            Detail::Signature
-        };
-        let schema = input_schema(tool.definition);
-        let schema = schema.as_deref();
+        let is_first = place < rules.n_schemas;
+        let schema = is_first.then(|| input_schema(tool.definition, room.max_bytes()));
+        let schema = schema.flatten();
         let fitting = [Detail::Schema, Detail::Signature, Detail::Name]
             .into_iter()
-            .filter(|detail| *detail as u8 <= wanted as u8)
-            .filter_map(|detail| entry(place + 1, tool, detail, schema).map(|text| (detail, text)))
-            .map(|(detail, entry)| (detail, counter.count(&entry), entry))
-            .find(|(_, n_tokens, _)| used + n_tokens <= rules.token_budget);
-        let Some((detail, n_tokens, entry)) = fitting else {
+            .filter(|detail| is_first || *detail != Detail::Schema)
+            .filter_map(|detail| {
+                let entry = entry(place + 1, tool, detail, schema.as_deref())?;
+                Some((detail, entry))
+            })
+            .find(|(_, entry)| room.takes(entry));
+        let Some((detail, entry)) = fitting else {
             break;
         };
-        used += n_tokens;
         text.push_str(&entry);
         matches.push(Match {
             name: tool.name,
@@ -118,9 +116,7 @@ pub(super) fn write(
                 tool.text.summary()
             },
             score: (tool.score * 1_000.0).round() / 1_000.0,
-            input_schema: schema
-                .filter(|_| detail == Detail::Schema)
-                .map(ToOwned::to_owned),
+            input_schema: schema.filter(|_| detail == Detail::Schema),
         });
     }
     let n_tools = matches.len();
@@ -134,6 +130,56 @@ pub(super) fn write(
         text,
         structured: serde_json::to_string(&structured).unwrap_or_else(|_| "{}".into()),
         n_tools,
+    }
+}
+
+/// What room is left in an answer.
+#[derive(Debug)]
+struct Room<'a> {
+    token_budget: u64,
+    used: u64,
+    counter: &'a dyn TokenCounter,
+    /// How many bytes may still be counted of entries for which there is no room in the end.
+    to_waste: u64,
+}
+
+impl<'a> Room<'a> {
+    /// Text has fewer bytes for a token than this: English and JSON have four or five. What has
+    /// more of them than the tokens that are left can have is not counted.
+    const TOKEN_BYTES: u64 = 8;
+    /// How many times as much as there is room for may be counted in vain.
+    const VAIN_COUNTS: u64 = 8;
+
+    fn new(token_budget: u64, counter: &'a dyn TokenCounter) -> Self {
+        let max_bytes = token_budget.saturating_mul(Self::TOKEN_BYTES);
+        Self {
+            token_budget,
+            used: 0,
+            counter,
+            to_waste: max_bytes.saturating_mul(Self::VAIN_COUNTS),
+        }
+    }
+
+    /// Returns the most bytes that something can have for which there is room.
+    fn max_bytes(&self) -> u64 {
+        let left = self.token_budget.saturating_sub(self.used);
+        left.saturating_mul(Self::TOKEN_BYTES).min(self.to_waste)
+    }
+
+    /// Takes the room that an entry needs. Returns whether there is so much.
+    fn takes(&mut self, entry: &str) -> bool {
+        let n_bytes = entry.len() as u64;
+        if n_bytes > self.max_bytes() {
+            return false;
+        }
+        let n_tokens = self.counter.count(entry);
+        let fits = self.used.saturating_add(n_tokens) <= self.token_budget;
+        if fits {
+            self.used += n_tokens;
+        } else {
+            self.to_waste -= n_bytes;
+        }
+        fits
     }
 }
 
@@ -168,17 +214,21 @@ fn entry(
 }
 
 /// Returns the schema of the arguments that stands in a definition, without spaces between its
-/// tokens.
-fn input_schema(definition: &str) -> Option<Box<RawValue>> {
+/// tokens; `None` of one that has more than `max_bytes` then.
+fn input_schema(definition: &str, max_bytes: u64) -> Option<Box<RawValue>> {
     let schema = member(definition, "inputSchema").filter(|schema| schema.starts_with('{'))?;
-    RawValue::from_string(compact(schema)).ok()
+    RawValue::from_string(compact(schema, max_bytes)?).ok()
 }
 
-/// Returns a JSON text without spaces between its tokens, and everything else as it is written.
-fn compact(json: &str) -> String {
+/// Returns a JSON text without spaces between its tokens, and everything else as it is written;
+/// `None` of one that has more than `max_bytes` then, of which no more is read than that.
+fn compact(json: &str, max_bytes: u64) -> Option<String> {
     let mut compact = String::new();
     let (mut kept_from, mut is_in_string, mut is_escaped) = (0, false, false);
     for (at, byte) in json.bytes().enumerate() {
+        if (compact.len() + at - kept_from) as u64 > max_bytes {
+            return None;
+        }
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = is_in_string,
@@ -191,11 +241,13 @@ fn compact(json: &str) -> String {
         }
     }
     compact.push_str(&json[kept_from..]);
-    compact
+    (compact.len() as u64 <= max_bytes).then_some(compact)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::Value;
 
     use super::*;
@@ -206,6 +258,17 @@ mod tests {
 
     impl TokenCounter for Bytes {
         fn count(&self, text: &str) -> u64 {
+            text.len() as u64
+        }
+    }
+
+    /// Counts as `Bytes` does, and how much it has counted.
+    #[derive(Debug, Default)]
+    struct Counted(AtomicUsize);
+
+    impl TokenCounter for Counted {
+        fn count(&self, text: &str) -> u64 {
+            self.0.fetch_add(text.len(), Ordering::Relaxed);
             text.len() as u64
         }
     }
@@ -273,6 +336,39 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_counted_than_the_budget_may_have_room_for() {
+        let long = "x".repeat(100_000);
+        let definitions = [
+            format!(r#"{{"inputSchema":{{"type":"object","description":"{long}"}}}}"#),
+            format!(r#"{{"inputSchema":{{"properties":{{"{long}":{{}}}}}}}}"#),
+            format!(
+                r#"{{"inputSchema":{{"properties":{{"{}":{{}}}}}}}}"#,
+                &long[..7_000]
+            ),
+        ];
+        let texts = definitions
+            .each_ref()
+            .map(|definition| ToolText::of_definition("a", definition));
+        let found = |at: usize| Found {
+            name: "a",
+            text: &texts[at % 3],
+            definition: &definitions[at % 3],
+            score: 0.5,
+            same: Vec::new(),
+        };
+        let found: Vec<Found<'_>> = (0..50).map(found).collect();
+        let rules = AnswerRules {
+            token_budget: 1_000,
+            n_schemas: 50,
+        };
+        let counted = Counted::default();
+        let answer = write(&found, &[], SearchQuality::High, &rules, &counted);
+        assert!(answer.n_tools > 10, "{}", answer.text);
+        let n_counted = counted.0.into_inner();
+        assert!(n_counted < 1_000 * 8 * 9, "{n_counted}");
+    }
+
+    #[test]
     fn a_compact_text_says_the_same() {
         for text in [
             "",
@@ -286,7 +382,10 @@ mod tests {
         ] {
             let value = serde_json::json!({"a b": [text, {"c": 1.5}, text], "d": {}});
             let spaced = serde_json::to_string_pretty(&value).unwrap();
-            assert_eq!(compact(&spaced), value.to_string());
+            let expected = value.to_string();
+            let n_bytes = expected.len() as u64;
+            assert_eq!(compact(&spaced, n_bytes - 1), None);
+            assert_eq!(compact(&spaced, n_bytes), Some(expected));
         }
     }
 

@@ -187,7 +187,8 @@ impl ToolSearch {
         }
         // An answer from before all is known that could be is not the one to give again.
         let is_known = shared.memories.knows(&call.principal);
-        let (reply, has_vectors) = shared.answer(&call, &text, limit, &prepared).await;
+        let asked = (call, text, limit);
+        let (reply, has_vectors) = shared.answer(asked, prepared).await;
         if is_known && has_vectors {
             shared.answers.put(key, reply.clone());
         }
@@ -283,31 +284,47 @@ impl Shared {
 
     /// Returns the answer, and whether it was made with the vectors of all encoders.
     async fn answer(
-        &self,
-        call: &SearchCall,
-        text: &str,
-        limit: usize,
-        prepared: &Prepared,
+        self: &Arc<Self>,
+        (call, text, limit): (SearchCall, String, usize),
+        prepared: Arc<Prepared>,
     ) -> (SearchReply, bool) {
-        let mut query = Query::new(text, &self.rules.synonyms);
-        let encoded = self.encoded(text, prepared).await;
+        let encoded = self.encoded(&text, &prepared).await;
         let has_vectors = encoded.len() == self.tiers.len();
+        let mut query = Query::new(&text, &self.rules.synonyms);
         for encoded in &encoded {
             query = query.with_vector(encoded.centred.clone());
         }
-        let hits = self.rank(call, &query, &prepared.index(), limit);
-        let (_, quality) = grade(&hits, &self.rules.quality);
-        let judged = Judged::new(text, hits, quality, &call.offer, &self.rules);
-        let mut reply = self.written(call, prepared, &judged, limit);
+        let session = call.session;
+        let asked = Arc::new(Asked {
+            call,
+            text,
+            query,
+            limit,
+            prepared,
+        });
+        // Thousands of tools take a while to be ranked, and long schemas to be read.
+        let (shared, own) = (Arc::clone(self), Arc::clone(&asked));
+        let answered = tokio::task::spawn_blocking(move || shared.reply(&own)).await;
+        // Where there is none, the runtime is ending.
+        let mut reply = answered.unwrap_or_else(|_| self.reply(&asked));
         if let Some(encoded) = encoded.into_iter().next() {
             let results = reply.results.iter().map(|result| result.tool.key());
             let results = results.collect();
             let now = self.clock.now();
             let mut learning = self.memories.learning();
-            learning.searched(call.session, encoded.centred, now, results);
+            learning.searched(session, encoded.centred, now, results);
             reply.query_vector = Some(encoded.raw);
         }
         (reply, has_vectors)
+    }
+
+    /// Ranks the tools and writes the answer.
+    fn reply(&self, asked: &Asked) -> SearchReply {
+        let call = &asked.call;
+        let hits = self.rank(call, &asked.query, &asked.prepared.index(), asked.limit);
+        let (_, quality) = grade(&hits, &self.rules.quality);
+        let judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
+        self.written(call, &asked.prepared, &judged, asked.limit)
     }
 
     /// Ranks the tools, with what is known of the principal. More than asked for: some collapse.
@@ -366,6 +383,15 @@ impl Shared {
             was_cached: false,
         }
     }
+}
+
+/// All that an answer is made of.
+struct Asked {
+    call: SearchCall,
+    text: String,
+    query: Query,
+    limit: usize,
+    prepared: Arc<Prepared>,
 }
 
 /// The vector of a query, as it was made and centred.

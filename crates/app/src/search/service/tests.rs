@@ -1,4 +1,6 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use async_trait::async_trait;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
@@ -266,6 +268,39 @@ async fn tools_that_are_the_same_are_answered_as_one_and_named() {
         "{}",
         reply.text
     );
+}
+
+/// Counts when another task has run, or after a while.
+#[derive(Debug)]
+struct Waiting(Mutex<Receiver<()>>);
+
+impl TokenCounter for Waiting {
+    fn count(&self, _: &str) -> u64 {
+        let other = self.0.lock().unwrap();
+        // The sender goes when the other task is done.
+        match other.recv_timeout(Duration::from_secs(20)) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => 1,
+            Err(RecvTimeoutError::Timeout) => panic!("no other task could run"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_long_holds_up_nobody() {
+    let (other, has_run) = channel();
+    let counter = Arc::new(Waiting(Mutex::new(has_run)));
+    let clock = Arc::new(ManualClock::default());
+    let search = ToolSearch::new(SearchParts::words_only(counter, clock));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    let searching = search.search(call("read a file", &offer));
+    let running = async move {
+        tokio::task::yield_now().await;
+        drop(other);
+    };
+    let (reply, ()) = tokio::join!(searching, running);
+    assert_eq!(names(&reply)[0], "read_file");
 }
 
 #[tokio::test]
