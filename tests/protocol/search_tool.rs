@@ -265,3 +265,28 @@ async fn a_search_in_a_batch_is_answered_among_the_others() {
         assert!(client.answer("2").await.text.contains("other"));
     }
 }
+
+#[tokio::test]
+async fn a_tool_that_several_servers_have_is_one_match_that_names_them_all() {
+    let odd = dual_odd().start(Transport::Stdio).await;
+    let command = Value::from(odd.command.clone());
+    let servers = ["one", "two", "three"];
+    let sections = servers.map(|name| format!("[upstreams.{name}]\ncommand = {command}\n"));
+    let configuration = format!("[filtering]\ndeny = [\"echo\"]\n{}", sections.concat());
+    let upstream = Upstream::configured();
+    let talk = usual(true)
+        .start_before(&upstream, &configuration, "denylist")
+        .await;
+    let arguments = r#"{"query":"echo the text","limit":1}"#;
+    let result = talk.call("1", NAME, arguments).await;
+    let matches = &result["structuredContent"]["matches"];
+    assert_eq!(matches.as_array().map(Vec::len), Some(1), "{result}");
+    let same = matches[0]["same_as"].as_array().expect("it is an array");
+    let named = same.iter().chain([&matches[0]["name"]]);
+    let mut named: Vec<&str> = named.filter_map(Value::as_str).collect();
+    named.sort_unstable();
+    assert_eq!(named, ["one__echo", "three__echo", "two__echo"]);
+    for name in named {
+        assert!(text_of(&result).contains(name), "{result}");
+    }
+}

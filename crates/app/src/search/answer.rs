@@ -16,16 +16,27 @@ pub(super) struct Found<'a> {
     /// The JSON text of its definition.
     pub(super) definition: &'a str,
     pub(super) score: f64,
-    /// Names of tools that are almost the same and are left out.
+    /// The names of tools that are the same and have no entry of their own.
     pub(super) same: Vec<&'a str>,
 }
 
 /// How much is said of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
+    /// Without those that are the same.
+    BareName,
     Name,
     Signature,
     Schema,
+}
+
+impl Detail {
+    /// All of them, the one that says most first.
+    const ALL: [Self; 4] = [Self::Schema, Self::Signature, Self::Name, Self::BareName];
+
+    fn has_summary(self) -> bool {
+        matches!(self, Self::Signature | Self::Schema)
+    }
 }
 
 /// How answers are written.
@@ -68,6 +79,8 @@ struct Match<'a> {
     name: &'a str,
     description: &'a str,
     score: f64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    same_as: &'a [&'a str],
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<Box<RawValue>>,
 }
@@ -96,8 +109,7 @@ pub(super) fn write(
         let is_first = place < rules.n_schemas;
         let schema = is_first.then(|| input_schema(tool.definition, room.max_bytes()));
         let schema = schema.flatten();
-        let fitting = [Detail::Schema, Detail::Signature, Detail::Name]
-            .into_iter()
+        let fitting = (Detail::ALL.into_iter())
             .filter(|detail| is_first || *detail != Detail::Schema)
             .filter_map(|detail| {
                 let entry = entry(place + 1, tool, detail, schema.as_deref())?;
@@ -110,12 +122,13 @@ pub(super) fn write(
         text.push_str(&entry);
         matches.push(Match {
             name: tool.name,
-            description: if detail == Detail::Name {
-                ""
-            } else {
+            description: if detail.has_summary() {
                 tool.text.summary()
+            } else {
+                ""
             },
             score: (tool.score * 1_000.0).round() / 1_000.0,
+            same_as: &tool.same,
             input_schema: schema.filter(|_| detail == Detail::Schema),
         });
     }
@@ -191,21 +204,20 @@ fn entry(
     schema: Option<&RawValue>,
 ) -> Option<String> {
     let name = tool.name;
-    let mut entry = match detail {
-        Detail::Name => return Some(format!("{place}. {name}\n")),
-        Detail::Signature | Detail::Schema => {
-            let signature = tool.text.signature();
-            let summary = tool.text.summary();
-            let dash = if summary.is_empty() { "" } else { " - " };
-            format!("{place}. {name}{signature}{dash}{summary}\n")
-        }
+    let mut entry = if detail.has_summary() {
+        let signature = tool.text.signature();
+        let summary = tool.text.summary();
+        let dash = if summary.is_empty() { "" } else { " - " };
+        format!("{place}. {name}{signature}{dash}{summary}\n")
+    } else {
+        format!("{place}. {name}\n")
     };
     if detail == Detail::Schema {
         entry.push_str("   arguments: ");
         entry.push_str(schema?.get());
         entry.push('\n');
     }
-    if !tool.same.is_empty() {
+    if !tool.same.is_empty() && detail != Detail::BareName {
         entry.push_str("   same as: ");
         entry.push_str(&tool.same.join(", "));
         entry.push('\n');
@@ -387,6 +399,32 @@ mod tests {
             assert_eq!(compact(&spaced, n_bytes - 1), None);
             assert_eq!(compact(&spaced, n_bytes), Some(expected));
         }
+    }
+
+    #[test]
+    fn the_same_tools_are_named_as_long_as_there_is_room_and_always_in_structured() {
+        let text = ToolText::of_definition("a", DEFINITION);
+        for (token_budget, is_named) in [(10_000, true), (90, true), (80, false)] {
+            let found = Found {
+                name: "a",
+                text: &text,
+                definition: DEFINITION,
+                score: 0.5,
+                same: vec!["b__a", "c__a"],
+            };
+            let rules = AnswerRules {
+                token_budget,
+                ..AnswerRules::default()
+            };
+            let answer = write(&[found], &[], SearchQuality::High, &rules, &Bytes);
+            let is_there = answer.text.contains("   same as: b__a, c__a\n");
+            assert_eq!(is_there, is_named, "{}", answer.text);
+            let structured: Value = serde_json::from_str(&answer.structured).unwrap();
+            let same = &structured["matches"][0]["same_as"];
+            assert_eq!(*same, serde_json::json!(["b__a", "c__a"]));
+        }
+        let alone: Value = serde_json::from_str(&written(1, 10_000).structured).unwrap();
+        assert!(alone["matches"][0].get("same_as").is_none());
     }
 
     #[test]

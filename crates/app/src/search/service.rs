@@ -15,13 +15,14 @@ use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
+use super::alike::Group;
 use super::answer::{AnswerRules, Found, write};
 use super::answers::Answers;
 use super::encoders::{EncoderCondition, Tier};
 use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
-use super::prepared::{Offers, Prepared, grouped};
+use super::prepared::{Offers, Prepared};
 use super::request::{SearchCall, SearchReply, ToolCalled};
 
 /// How many tools an answer has when the client does not say.
@@ -321,14 +322,14 @@ impl Shared {
     /// Ranks the tools and writes the answer.
     fn reply(&self, asked: &Asked) -> SearchReply {
         let call = &asked.call;
-        let hits = self.rank(call, &asked.query, &asked.prepared.index(), asked.limit);
+        let hits = self.rank(call, &asked.query, &asked.prepared.index());
         let (_, quality) = grade(&hits, &self.rules.quality);
         let judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
         self.written(call, &asked.prepared, &judged, asked.limit)
     }
 
-    /// Ranks the tools, with what is known of the principal. More than asked for: some collapse.
-    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex, limit: usize) -> Vec<Hit> {
+    /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
+    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex) -> Vec<Hit> {
         let mut learning = self.memories.learning();
         let (history, session_tools) = learning.of(&call.principal, call.session);
         let past = history.map(|history| Past {
@@ -337,7 +338,7 @@ impl Shared {
             now: self.clock.now(),
             without: None,
         });
-        index.rank(query, &self.rules.ranking, past, limit * 2)
+        index.rank(query, &self.rules.ranking, past, index.tools().len())
     }
 
     fn written(
@@ -352,27 +353,29 @@ impl Shared {
             quality,
             notes,
         } = judged;
-        let groups = grouped(&prepared.by_words, hits, limit);
+        let groups = prepared.alike.groups(hits, limit);
         let offered = call.offer.tools();
+        let tools = prepared.by_words.tools();
         let found: Vec<Found<'_>> = (groups.iter())
-            .filter_map(|group| {
-                let (first, same) = group.split_first()?;
-                Some(Found {
-                    name: &offered[first.position].name,
-                    text: prepared.by_words.tools()[first.position].text(),
-                    definition: &offered[first.position].definition,
-                    score: first.score,
-                    same: (same.iter())
-                        .map(|hit| offered[hit.position].name.as_str())
-                        .collect(),
-                })
+            .map(|Group { hit, others }| Found {
+                name: &offered[hit.position].name,
+                text: tools[hit.position].text(),
+                definition: &offered[hit.position].definition,
+                score: hit.score,
+                same: (others.iter())
+                    .map(|other| offered[*other].name.as_str())
+                    .collect(),
             })
             .collect();
         let written = write(&found, notes, *quality, &self.rules.answer, &*self.counter);
-        let answered = groups.iter().take(written.n_tools).flatten();
-        let scored = answered.map(|hit| ScoredTool {
-            tool: offered[hit.position].tool.clone(),
-            score: hit.score,
+        let answered = groups.iter().take(written.n_tools);
+        // What is the same fits as well.
+        let scored = answered.flat_map(|Group { hit, others }| {
+            let positions = std::iter::once(hit.position).chain(others.iter().copied());
+            positions.map(|position| ScoredTool {
+                tool: offered[position].tool.clone(),
+                score: hit.score,
+            })
         });
         SearchReply {
             results: scored.collect(),

@@ -270,6 +270,29 @@ async fn tools_that_are_the_same_are_answered_as_one_and_named() {
     );
 }
 
+#[tokio::test]
+async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
+    let search = search(None);
+    let names = ["read_file", "write_file", "move_file"];
+    let tools = (0..12).flat_map(|server| {
+        names.map(|name| offered(&format!("w{server}"), name, &format!("Does {name} well")))
+    });
+    let offer = Arc::new(Offer::new(tools.collect(), Vec::new()));
+    let reply = search.search(call("read a file", &offer)).await;
+    let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
+    let matches = structured["matches"].as_array().unwrap();
+    assert_eq!(matches.len(), 3, "{}", reply.text);
+    assert_eq!(matches[0]["name"], "w0__read_file");
+    let others: Vec<String> = (1..12).map(|n| format!("w{n}__read_file")).collect();
+    assert_eq!(matches[0]["same_as"], serde_json::json!(others));
+    let line = format!("   same as: {}\n", others.join(", "));
+    assert!(reply.text.contains(&line), "{}", reply.text);
+    assert_eq!(reply.results.len(), 36);
+    let mut one = call("read a file", &offer);
+    one.limit = Some(1);
+    assert_eq!(search.search(one).await.results.len(), 12);
+}
+
 /// Counts when another task has run, or after a while.
 #[derive(Debug)]
 struct Waiting(Mutex<Receiver<()>>);
