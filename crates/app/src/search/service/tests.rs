@@ -293,6 +293,70 @@ async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
     assert_eq!(search.search(one).await.results.len(), 12);
 }
 
+/// Returns the names that are answered to a query over tools of these names and descriptions.
+async fn answered(tools: &[(&str, &str)], query: &str) -> (Vec<String>, SearchReply) {
+    let tools = tools.iter().map(|(name, about)| offered("u", name, about));
+    let offer = Arc::new(Offer::new(tools.collect(), Vec::new()));
+    let reply = search(None).search(call(query, &offer)).await;
+    let names = names(&reply).into_iter().map(str::to_owned).collect();
+    (names, reply)
+}
+
+#[tokio::test]
+async fn a_word_is_looked_for_as_one_before_it_is_taken_for_a_name() {
+    let tools = [
+        ("comment", "Adds a remark to an issue"),
+        ("git_save", "Commit the staged changes to the repository"),
+        ("transfer", "Moves money to another account"),
+        ("lang_convert", "Translate text into another language"),
+        ("play_song", "Plays a song"),
+    ];
+    for (query, expected) in [("commit", "git_save"), ("Translate", "lang_convert")] {
+        let (names, reply) = answered(&tools, query).await;
+        assert_eq!(names[0], expected, "{query}");
+        assert!(!reply.text.contains("No tool has"), "{}", reply.text);
+    }
+    let (names, _) = answered(&tools, "commit").await;
+    assert_eq!(names[1], "comment", "what is near is named too");
+    let (names, reply) = answered(&tools, "lang-translate").await;
+    assert_eq!(names[0], "lang_convert", "{}", reply.text);
+    let (names, _) = answered(&tools, "play_songs").await;
+    assert_eq!(names[0], "play_song");
+}
+
+#[tokio::test]
+async fn a_tool_of_this_very_name_comes_first_and_nothing_is_said_of_it() {
+    let tools = [
+        ("list", "Enumerates entries"),
+        (
+            "list_lists",
+            "list list list: a list of lists, list everything",
+        ),
+        ("the", "Does something"),
+        ("查询", "Something else"),
+    ];
+    for (query, expected) in [
+        ("list", "list"),
+        ("LIST", "list"),
+        ("u__list", "list"),
+        ("the", "the"),
+        ("查询", "查询"),
+    ] {
+        let (names, reply) = answered(&tools, query).await;
+        assert_eq!(names[0], expected, "{query}");
+        assert_ne!(reply.quality, SearchQuality::Low, "{query}");
+        let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
+        assert_eq!(structured["notes"], serde_json::json!([]), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_without_spaces_is_no_name() {
+    let tools = [("查询天气", "x"), ("天气查询表", "预报")];
+    let (_, reply) = answered(&tools, "查询明天的天气预报").await;
+    assert!(!reply.text.contains("by name"), "{}", reply.text);
+}
+
 /// Counts when another task has run, or after a while.
 #[derive(Debug)]
 struct Waiting(Mutex<Receiver<()>>);
