@@ -1,11 +1,18 @@
 //! What a search answers: as much of each tool as a budget of tokens has room for.
 
-use riglm_domain::edit::member;
+mod room;
+mod schema;
+
+use std::borrow::Cow;
+
 use riglm_domain::retrieval::ToolText;
 use riglm_domain::search::SearchQuality;
 use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+use room::Room;
+use schema::input_schema;
 
 /// A tool that is answered, before it is known how much of it there is room for.
 #[derive(Debug)]
@@ -62,8 +69,8 @@ impl Default for AnswerRules {
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) structured: String,
-    /// How many of the tools there was room for.
-    pub(super) n_tools: usize,
+    /// The places, among the tools that were found, of those for which there was room.
+    pub(super) shown: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,106 +101,117 @@ pub(super) fn write(
     rules: &AnswerRules,
     counter: &dyn TokenCounter,
 ) -> Written {
-    let mut text = String::new();
-    for note in notes {
-        text.push_str(note);
-        text.push('\n');
+    let mut draft = Draft::new(found, notes, (rules, 0), counter);
+    let mut notes = notes.to_vec();
+    let mut text = draft.text(&notes);
+    if draft.shown.len() < found.len() {
+        // There has to be room for saying so, unless nothing else had room then.
+        let reserve = counter.count(&left_out(found.len(), found.len()));
+        let shorter = Draft::new(found, &notes, (rules, reserve), counter);
+        if !shorter.shown.is_empty() {
+            text = shorter.text(&notes);
+            draft = shorter;
+        }
+        let note = left_out(found.len() - draft.shown.len(), found.len());
+        let with_note = format!("{text}{note}\n");
+        if counter.count(&with_note) <= rules.token_budget {
+            text = with_note;
+        }
+        notes.push(note);
     }
-    if !found.is_empty() {
-        text.push_str("Call a tool by its name, whether it is in your list or not.\n");
-    }
-    let mut room = Room::new(rules.token_budget, counter);
-    room.used = counter.count(&text);
-    let mut matches = Vec::new();
-    for (place, tool) in found.iter().enumerate() {
-        let is_first = place < rules.n_schemas;
-        let schema = is_first.then(|| input_schema(tool.definition, room.max_bytes()));
-        let schema = schema.flatten();
-        let fitting = (Detail::ALL.into_iter())
-            .filter(|detail| is_first || *detail != Detail::Schema)
-            .filter_map(|detail| {
-                let entry = entry(place + 1, tool, detail, schema.as_deref())?;
-                Some((detail, entry))
-            })
-            .find(|(_, entry)| room.takes(entry));
-        let Some((detail, entry)) = fitting else {
-            break;
-        };
-        text.push_str(&entry);
-        matches.push(Match {
-            name: tool.name,
-            description: if detail.has_summary() {
-                tool.text.summary()
-            } else {
-                ""
-            },
-            score: (tool.score * 1_000.0).round() / 1_000.0,
-            same_as: &tool.same,
-            input_schema: schema.filter(|_| detail == Detail::Schema),
-        });
-    }
-    let n_tools = matches.len();
     let structured = Structured {
-        matches,
+        matches: draft.matches,
         predicted_next: [],
         quality: quality.as_str(),
-        notes,
+        notes: &notes,
     };
     Written {
         text,
         structured: serde_json::to_string(&structured).unwrap_or_else(|_| "{}".into()),
-        n_tools,
+        shown: draft.shown,
     }
 }
 
-/// What room is left in an answer.
+fn left_out(n: usize, n_found: usize) -> String {
+    format!("Left out for want of room: {n} of {n_found} tools.")
+}
+
+/// The entries for which there is room.
 #[derive(Debug)]
-struct Room<'a> {
-    token_budget: u64,
-    used: u64,
-    counter: &'a dyn TokenCounter,
-    /// How many bytes may still be counted of entries for which there is no room in the end.
-    to_waste: u64,
+struct Draft<'a> {
+    entries: String,
+    matches: Vec<Match<'a>>,
+    /// The places of the tools among those that were found.
+    shown: Vec<usize>,
 }
 
-impl<'a> Room<'a> {
-    /// Text has fewer bytes for a token than this: English and JSON have four or five. What has
-    /// more of them than the tokens that are left can have is not counted.
-    const TOKEN_BYTES: u64 = 8;
-    /// How many times as much as there is room for may be counted in vain.
-    const VAIN_COUNTS: u64 = 8;
+impl<'a> Draft<'a> {
+    const HEADING: &'static str = "Call a tool by its name, whether it is in your list or not.\n";
 
-    fn new(token_budget: u64, counter: &'a dyn TokenCounter) -> Self {
-        let max_bytes = token_budget.saturating_mul(Self::TOKEN_BYTES);
-        Self {
-            token_budget,
-            used: 0,
-            counter,
-            to_waste: max_bytes.saturating_mul(Self::VAIN_COUNTS),
+    /// Writes entries, and leaves as many tokens as `reserve` says. A tool that has no room leaves
+    /// it to the next.
+    fn new(
+        found: &'a [Found<'a>],
+        notes: &[String],
+        (rules, reserve): (&AnswerRules, u64),
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let mut draft = Self {
+            entries: String::new(),
+            matches: Vec::new(),
+            shown: Vec::new(),
+        };
+        let mut room = Room::new(rules.token_budget, counter);
+        room.used = counter.count(&(notes_text(notes) + Self::HEADING)) + reserve;
+        for (at, tool) in found.iter().enumerate() {
+            let n_shown = draft.shown.len();
+            let is_first = n_shown < rules.n_schemas;
+            let schema = is_first.then(|| input_schema(tool.definition, room.max_bytes()));
+            let schema = schema.flatten();
+            let fitting = (Detail::ALL.into_iter())
+                .filter(|detail| is_first || *detail != Detail::Schema)
+                .filter_map(|detail| {
+                    let entry = entry(n_shown + 1, tool, detail, schema.as_deref())?;
+                    Some((detail, entry))
+                })
+                .find(|(_, entry)| room.takes(entry));
+            if let Some((detail, entry)) = fitting {
+                draft.entries.push_str(&entry);
+                draft.matches.push(tool.as_match(detail, schema));
+                draft.shown.push(at);
+            }
         }
+        draft
     }
 
-    /// Returns the most bytes that something can have for which there is room.
-    fn max_bytes(&self) -> u64 {
-        let left = self.token_budget.saturating_sub(self.used);
-        left.saturating_mul(Self::TOKEN_BYTES).min(self.to_waste)
-    }
-
-    /// Takes the room that an entry needs. Returns whether there is so much.
-    fn takes(&mut self, entry: &str) -> bool {
-        let n_bytes = entry.len() as u64;
-        if n_bytes > self.max_bytes() {
-            return false;
-        }
-        let n_tokens = self.counter.count(entry);
-        let fits = self.used.saturating_add(n_tokens) <= self.token_budget;
-        if fits {
-            self.used += n_tokens;
+    fn text(&self, notes: &[String]) -> String {
+        let heading = if self.shown.is_empty() {
+            ""
         } else {
-            self.to_waste -= n_bytes;
-        }
-        fits
+            Self::HEADING
+        };
+        notes_text(notes) + heading + &self.entries
     }
+}
+
+impl Found<'_> {
+    fn as_match(&self, detail: Detail, schema: Option<Box<RawValue>>) -> Match<'_> {
+        Match {
+            name: self.name,
+            description: if detail.has_summary() {
+                self.text.summary()
+            } else {
+                ""
+            },
+            score: (self.score * 1_000.0).round() / 1_000.0,
+            same_as: &self.same,
+            input_schema: schema.filter(|_| detail == Detail::Schema),
+        }
+    }
+}
+
+fn notes_text(notes: &[String]) -> String {
+    notes.iter().flat_map(|note| [note, "\n"]).collect()
 }
 
 /// Returns what is said of a tool; `None` for a schema that is not there.
@@ -203,15 +221,15 @@ fn entry(
     detail: Detail,
     schema: Option<&RawValue>,
 ) -> Option<String> {
-    let name = tool.name;
-    let mut entry = if detail.has_summary() {
-        let signature = tool.text.signature();
-        let summary = tool.text.summary();
-        let dash = if summary.is_empty() { "" } else { " - " };
-        format!("{place}. {name}{signature}{dash}{summary}\n")
-    } else {
-        format!("{place}. {name}\n")
-    };
+    let name = plain(tool.name);
+    let mut entry = format!("{place}. {name}");
+    if detail.has_summary() {
+        entry.push_str(&plain(&tool.text.signature()));
+        let summary = plain(tool.text.summary());
+        entry.push_str(if summary.is_empty() { "" } else { " - " });
+        entry.push_str(&summary);
+    }
+    entry.push('\n');
     if detail == Detail::Schema {
         entry.push_str("   arguments: ");
         entry.push_str(schema?.get());
@@ -219,225 +237,35 @@ fn entry(
     }
     if !tool.same.is_empty() && detail != Detail::BareName {
         entry.push_str("   same as: ");
-        entry.push_str(&tool.same.join(", "));
+        entry.push_str(&plain(&tool.same.join(", ")));
         entry.push('\n');
     }
     Some(entry)
 }
 
-/// Returns the schema of the arguments that stands in a definition, without spaces between its
-/// tokens; `None` of one that has more than `max_bytes` then.
-fn input_schema(definition: &str, max_bytes: u64) -> Option<Box<RawValue>> {
-    let schema = member(definition, "inputSchema").filter(|schema| schema.starts_with('{'))?;
-    RawValue::from_string(compact(schema, max_bytes)?).ok()
-}
-
-/// Returns a JSON text without spaces between its tokens, and everything else as it is written;
-/// `None` of one that has more than `max_bytes` then, of which no more is read than that.
-fn compact(json: &str, max_bytes: u64) -> Option<String> {
-    let mut compact = String::new();
-    let (mut kept_from, mut is_in_string, mut is_escaped) = (0, false, false);
-    for (at, byte) in json.bytes().enumerate() {
-        if (compact.len() + at - kept_from) as u64 > max_bytes {
-            return None;
-        }
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_in_string,
-            b'"' => is_in_string = !is_in_string,
-            b' ' | b'\t' | b'\r' | b'\n' if !is_in_string => {
-                compact.push_str(&json[kept_from..at]);
-                kept_from = at + 1;
-            }
-            _ => {}
+/// Returns a text without characters that begin a line, change the direction of what follows or
+/// are not seen: they are written as in a string of a program. Nothing that an upstream says looks
+/// like an entry of its own.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_special = |it: char| {
+        it.is_control()
+            || matches!(it,
+                '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+                | '\u{e0000}'..='\u{e007f}')
+    };
+    if !text.contains(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if is_special(character) {
+            plain.extend(character.escape_default());
+        } else {
+            plain.push(character);
         }
     }
-    compact.push_str(&json[kept_from..]);
-    (compact.len() as u64 <= max_bytes).then_some(compact)
+    Cow::Owned(plain)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use serde_json::Value;
-
-    use super::*;
-
-    /// A token is a byte.
-    #[derive(Debug)]
-    struct Bytes;
-
-    impl TokenCounter for Bytes {
-        fn count(&self, text: &str) -> u64 {
-            text.len() as u64
-        }
-    }
-
-    /// Counts as `Bytes` does, and how much it has counted.
-    #[derive(Debug, Default)]
-    struct Counted(AtomicUsize);
-
-    impl TokenCounter for Counted {
-        fn count(&self, text: &str) -> u64 {
-            self.0.fetch_add(text.len(), Ordering::Relaxed);
-            text.len() as u64
-        }
-    }
-
-    const DEFINITION: &str = r#"{"name":"a","description":"Does it. More.",
-        "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}}}}"#;
-
-    fn written(n: usize, token_budget: u64) -> Written {
-        let text = ToolText::of_definition("a", DEFINITION);
-        let found: Vec<Found<'_>> = (0..n)
-            .map(|_| Found {
-                name: "a",
-                text: &text,
-                definition: DEFINITION,
-                score: 0.123_456,
-                same: Vec::new(),
-            })
-            .collect();
-        let rules = AnswerRules {
-            token_budget,
-            ..AnswerRules::default()
-        };
-        write(
-            &found,
-            &["note".into()],
-            SearchQuality::High,
-            &rules,
-            &Bytes,
-        )
-    }
-
-    #[test]
-    fn the_first_tools_have_schemas_and_the_others_signatures() {
-        let answer = written(6, 10_000);
-        assert_eq!(answer.text.matches("arguments: ").count(), 5);
-        assert!(answer.text.contains("6. a(x?: string) - Does it.\n"));
-        let structured: Value = serde_json::from_str(&answer.structured).unwrap();
-        assert_eq!(structured["matches"][0]["score"], 0.123);
-        assert_eq!(structured["matches"][4]["input_schema"]["type"], "object");
-        assert!(structured["matches"][5].get("input_schema").is_none());
-        assert_eq!(structured["quality"], "high");
-    }
-
-    #[test]
-    fn both_forms_have_the_schema_without_the_spaces_between_its_tokens() {
-        let spaces = " \n\t\r".repeat(100_000);
-        let definition = format!(
-            r#"{{"name":"a","inputSchema":{spaces}{{{spaces}"type" :{spaces}"object", "x": "a  \" b"{spaces}}}{spaces}}}"#
-        );
-        let text = ToolText::of_definition("a", &definition);
-        let found = Found {
-            name: "a",
-            text: &text,
-            definition: &definition,
-            score: 0.5,
-            same: Vec::new(),
-        };
-        let rules = AnswerRules::default();
-        let answer = write(&[found], &[], SearchQuality::High, &rules, &Bytes);
-        let schema = r#"{"type":"object","x":"a  \" b"}"#;
-        assert!(answer.text.contains(schema), "{}", answer.text);
-        let in_structured = format!(r#""input_schema":{schema}"#);
-        assert!(answer.structured.contains(&in_structured));
-        assert!(answer.structured.len() < 400, "{}", answer.structured.len());
-    }
-
-    #[test]
-    fn no_more_is_counted_than_the_budget_may_have_room_for() {
-        let long = "x".repeat(100_000);
-        let definitions = [
-            format!(r#"{{"inputSchema":{{"type":"object","description":"{long}"}}}}"#),
-            format!(r#"{{"inputSchema":{{"properties":{{"{long}":{{}}}}}}}}"#),
-            format!(
-                r#"{{"inputSchema":{{"properties":{{"{}":{{}}}}}}}}"#,
-                &long[..7_000]
-            ),
-        ];
-        let texts = definitions
-            .each_ref()
-            .map(|definition| ToolText::of_definition("a", definition));
-        let found = |at: usize| Found {
-            name: "a",
-            text: &texts[at % 3],
-            definition: &definitions[at % 3],
-            score: 0.5,
-            same: Vec::new(),
-        };
-        let found: Vec<Found<'_>> = (0..50).map(found).collect();
-        let rules = AnswerRules {
-            token_budget: 1_000,
-            n_schemas: 50,
-        };
-        let counted = Counted::default();
-        let answer = write(&found, &[], SearchQuality::High, &rules, &counted);
-        assert!(answer.n_tools > 10, "{}", answer.text);
-        let n_counted = counted.0.into_inner();
-        assert!(n_counted < 1_000 * 8 * 9, "{n_counted}");
-    }
-
-    #[test]
-    fn a_compact_text_says_the_same() {
-        for text in [
-            "",
-            " a ",
-            "\"",
-            "\\",
-            "\\\" ,{",
-            "\\\\ : \n",
-            "a\" b \" c",
-            "漢 字",
-        ] {
-            let value = serde_json::json!({"a b": [text, {"c": 1.5}, text], "d": {}});
-            let spaced = serde_json::to_string_pretty(&value).unwrap();
-            let expected = value.to_string();
-            let n_bytes = expected.len() as u64;
-            assert_eq!(compact(&spaced, n_bytes - 1), None);
-            assert_eq!(compact(&spaced, n_bytes), Some(expected));
-        }
-    }
-
-    #[test]
-    fn the_same_tools_are_named_as_long_as_there_is_room_and_always_in_structured() {
-        let text = ToolText::of_definition("a", DEFINITION);
-        for (token_budget, is_named) in [(10_000, true), (90, true), (80, false)] {
-            let found = Found {
-                name: "a",
-                text: &text,
-                definition: DEFINITION,
-                score: 0.5,
-                same: vec!["b__a", "c__a"],
-            };
-            let rules = AnswerRules {
-                token_budget,
-                ..AnswerRules::default()
-            };
-            let answer = write(&[found], &[], SearchQuality::High, &rules, &Bytes);
-            let is_there = answer.text.contains("   same as: b__a, c__a\n");
-            assert_eq!(is_there, is_named, "{}", answer.text);
-            let structured: Value = serde_json::from_str(&answer.structured).unwrap();
-            let same = &structured["matches"][0]["same_as"];
-            assert_eq!(*same, serde_json::json!(["b__a", "c__a"]));
-        }
-        let alone: Value = serde_json::from_str(&written(1, 10_000).structured).unwrap();
-        assert!(alone["matches"][0].get("same_as").is_none());
-    }
-
-    #[test]
-    fn an_answer_never_exceeds_its_budget() {
-        for budget in 70..700 {
-            let answer = written(9, budget);
-            assert!(
-                answer.text.len() as u64 <= budget,
-                "{budget}: {}",
-                answer.text
-            );
-        }
-        assert!(written(9, 70).text.contains("1. a\n"));
-        assert_eq!(written(9, 10).n_tools, 0);
-    }
-}
+mod tests;

@@ -368,7 +368,7 @@ impl Shared {
             })
             .collect();
         let written = write(&found, notes, *quality, &self.rules.answer, &*self.counter);
-        let answered = groups.iter().take(written.n_tools);
+        let answered = written.shown.iter().map(|at| &groups[*at]);
         // What is the same fits as well.
         let scored = answered.flat_map(|Group { hit, others }| {
             let positions = std::iter::once(hit.position).chain(others.iter().copied());
