@@ -35,7 +35,7 @@ impl Judged {
         let offered = offer.tools();
         let exact = exact(text, offered, &hits);
         if !fits(&hits, rules) {
-            return Self::unfit(text, &exact, offered);
+            return Self::unfit(text, &exact, offer);
         }
         if !exact.is_empty() {
             return Self {
@@ -71,7 +71,7 @@ impl Judged {
 
     /// Returns what is shown where no hit fits: the tools that have this very name, or else those
     /// whose names are near.
-    fn unfit(text: &str, exact: &[usize], offered: &[OfferedTool]) -> Self {
+    fn unfit(text: &str, exact: &[usize], offer: &Offer) -> Self {
         if !exact.is_empty() {
             return Self {
                 hits: exact.iter().copied().map(named).collect(),
@@ -83,10 +83,10 @@ impl Judged {
         let joined = text.split_whitespace().collect::<Vec<_>>().join("_");
         let near = match NameLikeness::of(&joined) {
             NameLikeness::None => Vec::new(),
-            NameLikeness::Word | NameLikeness::Identifier => nearest(text, offered),
+            NameLikeness::Word | NameLikeness::Identifier => nearest(text, offer.tools()),
         };
         Self {
-            notes: vec![nothing_fits(text, offered.len(), !near.is_empty())],
+            notes: vec![nothing_fits(text, offer, !near.is_empty())],
             hits: near.into_iter().map(named).collect(),
             quality: SearchQuality::Low,
         }
@@ -151,7 +151,9 @@ fn nearest(text: &str, offered: &[OfferedTool]) -> Vec<usize> {
 }
 
 /// Returns what is said where nothing fits.
-fn nothing_fits(text: &str, n_tools: usize, has_names: bool) -> String {
+fn nothing_fits(text: &str, offer: &Offer, has_names: bool) -> String {
+    let n_tools = offer.tools().len();
+    let more_than = if offer.is_partial() { "more than " } else { "" };
     if n_tools == 0 {
         "There are no tools.".into()
     } else if has_names {
@@ -161,7 +163,7 @@ fn nothing_fits(text: &str, n_tools: usize, has_names: bool) -> String {
     } else {
         format!(
             "Nothing here matches. Say what is to be done in other words, or ask the user; there \
-             are {n_tools} tools."
+             are {more_than}{n_tools} tools."
         )
     }
 }

@@ -324,7 +324,12 @@ impl Shared {
         let call = &asked.call;
         let hits = self.rank(call, &asked.query, &asked.prepared.index());
         let (_, quality) = grade(&hits, &self.rules.quality);
-        let judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
+        let mut judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
+        if call.offer.is_partial() {
+            let n_tools = call.offer.tools().len();
+            let note = format!("Only the first {n_tools} tools are searched; there are more.");
+            judged.notes.push(note);
+        }
         self.written(call, &asked.prepared, &judged, asked.limit)
     }
 

@@ -357,6 +357,23 @@ async fn a_question_without_spaces_is_no_name() {
     assert!(!reply.text.contains("by name"), "{}", reply.text);
 }
 
+#[tokio::test]
+async fn an_answer_says_that_not_all_tools_are_searched() {
+    let search = search(None);
+    let whole = offer();
+    let part = Arc::new(Offer::clone(&whole).partial());
+    assert_ne!(part.id(), whole.id());
+    let note = "Only the first 5 tools are searched; there are more.";
+    for query in ["read a file", "quantum chromodynamics"] {
+        let all = search.search(call(query, &whole)).await;
+        assert!(!all.text.contains(note) && !all.structured.contains(note));
+        let some = search.search(call(query, &part)).await;
+        assert!(some.text.contains(note) && some.structured.contains(note));
+    }
+    let nothing = search.search(call("quantum chromodynamics", &part)).await;
+    assert!(nothing.text.contains("there are more than 5 tools"));
+}
+
 /// Counts when another task has run, or after a while.
 #[derive(Debug)]
 struct Waiting(Mutex<Receiver<()>>);
