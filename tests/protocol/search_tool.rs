@@ -265,3 +265,63 @@ async fn a_search_in_a_batch_is_answered_among_the_others() {
         assert!(client.answer("2").await.text.contains("other"));
     }
 }
+
+#[tokio::test]
+async fn a_tool_that_several_servers_have_is_one_match_that_names_them_all() {
+    let odd = dual_odd().start(Transport::Stdio).await;
+    let command = Value::from(odd.command.clone());
+    let servers = ["one", "two", "three"];
+    let sections = servers.map(|name| format!("[upstreams.{name}]\ncommand = {command}\n"));
+    let configuration = format!("[filtering]\ndeny = [\"echo\"]\n{}", sections.concat());
+    let upstream = Upstream::configured();
+    let talk = usual(true)
+        .start_before(&upstream, &configuration, "denylist")
+        .await;
+    let arguments = r#"{"query":"echo the text","limit":1}"#;
+    let result = talk.call("1", NAME, arguments).await;
+    let matches = &result["structuredContent"]["matches"];
+    assert_eq!(matches.as_array().map(Vec::len), Some(1), "{result}");
+    let same = matches[0]["same_as"].as_array().expect("it is an array");
+    let named = same.iter().chain([&matches[0]["name"]]);
+    let mut named: Vec<&str> = named.filter_map(Value::as_str).collect();
+    named.sort_unstable();
+    assert_eq!(named, ["one__echo", "three__echo", "two__echo"]);
+    for name in named {
+        assert!(text_of(&result).contains(name), "{result}");
+    }
+}
+
+#[tokio::test]
+async fn of_a_very_long_list_the_first_tools_are_searched_and_the_answer_and_the_log_say_so() {
+    for is_listed_before in [false, true] {
+        let long = odd_with(&["--era", "dual", "--tools", "5030"]);
+        let long = long.start(Transport::Stdio).await;
+        let upstream = Upstream::of_command(long.command.clone());
+        let configuration = "[filtering]\ndeny = [\"x\"]\n";
+        let talk = usual(false)
+            .start_before(&upstream, configuration, "denylist")
+            .await;
+        let mut cursor = is_listed_before.then(String::new);
+        while let Some(params) = cursor {
+            let answer = talk.ask("\"page\"", "tools/list", &params).await;
+            let next = raw_at(&answer.text, &["result", "nextCursor"]);
+            cursor = next.map(|next| format!(r#""cursor":{next}"#));
+        }
+        for (id, name, is_found) in [("1", "tool-4999", true), ("2", "tool-5000", false)] {
+            let result = talk.search(id, name).await;
+            let matches = result["structuredContent"]["matches"].as_array();
+            let mut matches = matches.expect("there are matches").iter();
+            assert_eq!(
+                matches.any(|tool| tool["name"] == name),
+                is_found,
+                "{result}"
+            );
+            let note = "Only the first 5000 tools are searched; there are more.";
+            assert!(text_of(&result).contains(note), "{result}");
+        }
+        let riglm = talk.line.riglm.as_ref().expect("the proxy listens");
+        let output = riglm.process.output();
+        let n_warnings = output.matches("lists more tools than are searched").count();
+        assert_eq!(n_warnings, 1, "{output}");
+    }
+}

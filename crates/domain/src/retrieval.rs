@@ -23,7 +23,7 @@ pub use document::{ParameterText, ToolText};
 pub use fusion::{RankFusion, RankFusionWeights};
 pub use history::{HistoryWeights, UsageHistory};
 pub use index::{Hit, IndexedTool, Past, RankingRules, Term, ToolIndex};
-pub use names::nearest_names;
+pub use names::{NameLikeness, nearest_names};
 pub use quality::{QualityRules, fit, grade};
 pub use query::Query;
 pub use semantic::{Centre, ToolVectors};

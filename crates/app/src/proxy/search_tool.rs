@@ -37,6 +37,7 @@ pub(super) struct SearchTool {
     name: ToolName,
     definitions: Definitions,
     was_warned: AtomicBool,
+    was_warned_of_limit: AtomicBool,
 }
 
 impl SearchTool {
@@ -48,6 +49,7 @@ impl SearchTool {
             definitions: Definitions::new(name.as_str()),
             name,
             was_warned: AtomicBool::new(false),
+            was_warned_of_limit: AtomicBool::new(false),
         }
     }
 
@@ -70,6 +72,17 @@ impl SearchTool {
                 upstream = %upstream,
                 "upstream {upstream} has a tool named {name} itself, so that the one for searching \
                  is left out; set search.tool_name to another name"
+            );
+        }
+    }
+
+    /// Says, once, that an upstream lists more tools than are searched.
+    pub(super) fn warn_of_limit(&self, upstream: &UpstreamName, n_tools: usize) {
+        if !self.was_warned_of_limit.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                upstream = %upstream,
+                "upstream {upstream} lists more tools than are searched: searches find the first \
+                 {n_tools} only"
             );
         }
     }

@@ -1,11 +1,18 @@
 //! What a search answers: as much of each tool as a budget of tokens has room for.
 
+mod room;
+mod schema;
+
+use std::borrow::Cow;
+
 use riglm_domain::retrieval::ToolText;
 use riglm_domain::search::SearchQuality;
 use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+
+use room::Room;
+use schema::input_schema;
 
 /// A tool that is answered, before it is known how much of it there is room for.
 #[derive(Debug)]
@@ -16,16 +23,27 @@ pub(super) struct Found<'a> {
     /// The JSON text of its definition.
     pub(super) definition: &'a str,
     pub(super) score: f64,
-    /// Names of tools that are almost the same and are left out.
+    /// The names of tools that are the same and have no entry of their own.
     pub(super) same: Vec<&'a str>,
 }
 
 /// How much is said of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
+    /// Without those that are the same.
+    BareName,
     Name,
     Signature,
     Schema,
+}
+
+impl Detail {
+    /// All of them, the one that says most first.
+    const ALL: [Self; 4] = [Self::Schema, Self::Signature, Self::Name, Self::BareName];
+
+    fn has_summary(self) -> bool {
+        matches!(self, Self::Signature | Self::Schema)
+    }
 }
 
 /// How answers are written.
@@ -51,8 +69,8 @@ impl Default for AnswerRules {
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) structured: String,
-    /// How many of the tools there was room for.
-    pub(super) n_tools: usize,
+    /// The places, among the tools that were found, of those for which there was room.
+    pub(super) shown: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -68,8 +86,10 @@ struct Match<'a> {
     name: &'a str,
     description: &'a str,
     score: f64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    same_as: &'a [&'a str],
     #[serde(skip_serializing_if = "Option::is_none")]
-    input_schema: Option<&'a RawValue>,
+    input_schema: Option<Box<RawValue>>,
 }
 
 /// Writes an answer: the schemas of the first tools, then signatures, then bare names, until the
@@ -81,57 +101,117 @@ pub(super) fn write(
     rules: &AnswerRules,
     counter: &dyn TokenCounter,
 ) -> Written {
-    let mut text = String::new();
-    for note in notes {
-        text.push_str(note);
-        text.push('\n');
+    let mut draft = Draft::new(found, notes, (rules, 0), counter);
+    let mut notes = notes.to_vec();
+    let mut text = draft.text(&notes);
+    if draft.shown.len() < found.len() {
+        // There has to be room for saying so, unless nothing else had room then.
+        let reserve = counter.count(&left_out(found.len(), found.len()));
+        let shorter = Draft::new(found, &notes, (rules, reserve), counter);
+        if !shorter.shown.is_empty() {
+            text = shorter.text(&notes);
+            draft = shorter;
+        }
+        let note = left_out(found.len() - draft.shown.len(), found.len());
+        let with_note = format!("{text}{note}\n");
+        if counter.count(&with_note) <= rules.token_budget {
+            text = with_note;
+        }
+        notes.push(note);
     }
-    if !found.is_empty() {
-        text.push_str("Call a tool by its name, whether it is in your list or not.\n");
-    }
-    let mut used = counter.count(&text);
-    let mut matches = Vec::new();
-    for (place, tool) in found.iter().enumerate() {
-        let wanted = if place < rules.n_schemas {
-            Detail::Schema
-        } else {
-            Detail::Signature
-        };
-        let schema = input_schema(tool.definition);
-        let fitting = [Detail::Schema, Detail::Signature, Detail::Name]
-            .into_iter()
-            .filter(|detail| *detail as u8 <= wanted as u8)
-            .filter_map(|detail| entry(place + 1, tool, detail, schema).map(|text| (detail, text)))
-            .map(|(detail, entry)| (detail, counter.count(&entry), entry))
-            .find(|(_, n_tokens, _)| used + n_tokens <= rules.token_budget);
-        let Some((detail, n_tokens, entry)) = fitting else {
-            break;
-        };
-        used += n_tokens;
-        text.push_str(&entry);
-        matches.push(Match {
-            name: tool.name,
-            description: if detail == Detail::Name {
-                ""
-            } else {
-                tool.text.summary()
-            },
-            score: (tool.score * 1_000.0).round() / 1_000.0,
-            input_schema: schema.filter(|_| detail == Detail::Schema),
-        });
-    }
-    let n_tools = matches.len();
     let structured = Structured {
-        matches,
+        matches: draft.matches,
         predicted_next: [],
         quality: quality.as_str(),
-        notes,
+        notes: &notes,
     };
     Written {
         text,
         structured: serde_json::to_string(&structured).unwrap_or_else(|_| "{}".into()),
-        n_tools,
+        shown: draft.shown,
     }
+}
+
+fn left_out(n: usize, n_found: usize) -> String {
+    format!("Left out for want of room: {n} of {n_found} tools.")
+}
+
+/// The entries for which there is room.
+#[derive(Debug)]
+struct Draft<'a> {
+    entries: String,
+    matches: Vec<Match<'a>>,
+    /// The places of the tools among those that were found.
+    shown: Vec<usize>,
+}
+
+impl<'a> Draft<'a> {
+    const HEADING: &'static str = "Call a tool by its name, whether it is in your list or not.\n";
+
+    /// Writes entries, and leaves as many tokens as `reserve` says. A tool that has no room leaves
+    /// it to the next.
+    fn new(
+        found: &'a [Found<'a>],
+        notes: &[String],
+        (rules, reserve): (&AnswerRules, u64),
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let mut draft = Self {
+            entries: String::new(),
+            matches: Vec::new(),
+            shown: Vec::new(),
+        };
+        let mut room = Room::new(rules.token_budget, counter);
+        room.used = counter.count(&(notes_text(notes) + Self::HEADING)) + reserve;
+        for (at, tool) in found.iter().enumerate() {
+            let n_shown = draft.shown.len();
+            let is_first = n_shown < rules.n_schemas;
+            let schema = is_first.then(|| input_schema(tool.definition, room.max_bytes()));
+            let schema = schema.flatten();
+            let fitting = (Detail::ALL.into_iter())
+                .filter(|detail| is_first || *detail != Detail::Schema)
+                .filter_map(|detail| {
+                    let entry = entry(n_shown + 1, tool, detail, schema.as_deref())?;
+                    Some((detail, entry))
+                })
+                .find(|(_, entry)| room.takes(entry));
+            if let Some((detail, entry)) = fitting {
+                draft.entries.push_str(&entry);
+                draft.matches.push(tool.as_match(detail, schema));
+                draft.shown.push(at);
+            }
+        }
+        draft
+    }
+
+    fn text(&self, notes: &[String]) -> String {
+        let heading = if self.shown.is_empty() {
+            ""
+        } else {
+            Self::HEADING
+        };
+        notes_text(notes) + heading + &self.entries
+    }
+}
+
+impl Found<'_> {
+    fn as_match(&self, detail: Detail, schema: Option<Box<RawValue>>) -> Match<'_> {
+        Match {
+            name: self.name,
+            description: if detail.has_summary() {
+                self.text.summary()
+            } else {
+                ""
+            },
+            score: (self.score * 1_000.0).round() / 1_000.0,
+            same_as: &self.same,
+            input_schema: schema.filter(|_| detail == Detail::Schema),
+        }
+    }
+}
+
+fn notes_text(notes: &[String]) -> String {
+    notes.iter().flat_map(|note| [note, "\n"]).collect()
 }
 
 /// Returns what is said of a tool; `None` for a schema that is not there.
@@ -141,113 +221,51 @@ fn entry(
     detail: Detail,
     schema: Option<&RawValue>,
 ) -> Option<String> {
-    let name = tool.name;
-    let mut entry = match detail {
-        Detail::Name => return Some(format!("{place}. {name}\n")),
-        Detail::Signature | Detail::Schema => {
-            let signature = tool.text.signature();
-            let summary = tool.text.summary();
-            let dash = if summary.is_empty() { "" } else { " - " };
-            format!("{place}. {name}{signature}{dash}{summary}\n")
-        }
-    };
+    let name = plain(tool.name);
+    let mut entry = format!("{place}. {name}");
+    if detail.has_summary() {
+        entry.push_str(&plain(&tool.text.signature()));
+        let summary = plain(tool.text.summary());
+        entry.push_str(if summary.is_empty() { "" } else { " - " });
+        entry.push_str(&summary);
+    }
+    entry.push('\n');
     if detail == Detail::Schema {
         entry.push_str("   arguments: ");
-        entry.push_str(&compact(schema?));
+        entry.push_str(schema?.get());
         entry.push('\n');
     }
-    if !tool.same.is_empty() {
+    if !tool.same.is_empty() && detail != Detail::BareName {
         entry.push_str("   same as: ");
-        entry.push_str(&tool.same.join(", "));
+        entry.push_str(&plain(&tool.same.join(", ")));
         entry.push('\n');
     }
     Some(entry)
 }
 
-/// Returns the schema of the arguments as it stands in a definition.
-fn input_schema(definition: &str) -> Option<&RawValue> {
-    #[derive(serde::Deserialize)]
-    struct Definition<'a> {
-        #[serde(borrow, rename = "inputSchema")]
-        input_schema: Option<&'a RawValue>,
+/// Returns a text without characters that begin a line, change the direction of what follows or
+/// are not seen: they are written as in a string of a program. Nothing that an upstream says looks
+/// like an entry of its own.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_special = |it: char| {
+        it.is_control()
+            || matches!(it,
+                '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+                | '\u{e0000}'..='\u{e007f}')
+    };
+    if !text.contains(is_special) {
+        return Cow::Borrowed(text);
     }
-    serde_json::from_str::<Definition<'_>>(definition)
-        .ok()?
-        .input_schema
-}
-
-/// Returns a JSON text without spaces between its tokens.
-fn compact(json: &RawValue) -> String {
-    match serde_json::from_str::<Value>(json.get()) {
-        Ok(value) => value.to_string(),
-        Err(_) => json.get().to_owned(),
+    let mut plain = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if is_special(character) {
+            plain.extend(character.escape_default());
+        } else {
+            plain.push(character);
+        }
     }
+    Cow::Owned(plain)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A token is a byte.
-    #[derive(Debug)]
-    struct Bytes;
-
-    impl TokenCounter for Bytes {
-        fn count(&self, text: &str) -> u64 {
-            text.len() as u64
-        }
-    }
-
-    const DEFINITION: &str = r#"{"name":"a","description":"Does it. More.",
-        "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}}}}"#;
-
-    fn written(n: usize, token_budget: u64) -> Written {
-        let text = ToolText::of_definition("a", DEFINITION);
-        let found: Vec<Found<'_>> = (0..n)
-            .map(|_| Found {
-                name: "a",
-                text: &text,
-                definition: DEFINITION,
-                score: 0.123_456,
-                same: Vec::new(),
-            })
-            .collect();
-        let rules = AnswerRules {
-            token_budget,
-            ..AnswerRules::default()
-        };
-        write(
-            &found,
-            &["note".into()],
-            SearchQuality::High,
-            &rules,
-            &Bytes,
-        )
-    }
-
-    #[test]
-    fn the_first_tools_have_schemas_and_the_others_signatures() {
-        let answer = written(6, 10_000);
-        assert_eq!(answer.text.matches("arguments: ").count(), 5);
-        assert!(answer.text.contains("6. a(x?: string) - Does it.\n"));
-        let structured: Value = serde_json::from_str(&answer.structured).unwrap();
-        assert_eq!(structured["matches"][0]["score"], 0.123);
-        assert_eq!(structured["matches"][4]["input_schema"]["type"], "object");
-        assert!(structured["matches"][5].get("input_schema").is_none());
-        assert_eq!(structured["quality"], "high");
-    }
-
-    #[test]
-    fn an_answer_never_exceeds_its_budget() {
-        for budget in 70..700 {
-            let answer = written(9, budget);
-            assert!(
-                answer.text.len() as u64 <= budget,
-                "{budget}: {}",
-                answer.text
-            );
-        }
-        assert!(written(9, 70).text.contains("1. a\n"));
-        assert_eq!(written(9, 10).n_tools, 0);
-    }
-}
+mod tests;

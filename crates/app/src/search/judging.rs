@@ -1,6 +1,6 @@
 //! Whether hits are worth showing, and what is shown where they are not.
 
-use riglm_domain::retrieval::{Hit, Term, fit, nearest_names, words};
+use riglm_domain::retrieval::{Hit, NameLikeness, Term, fit, nearest_names, words};
 use riglm_domain::search::SearchQuality;
 
 use super::offer::{Offer, OfferedTool};
@@ -20,8 +20,11 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// Decides whether hits are worth showing. A query that looks like a name is answered with the
-    /// tools whose names are nearest first; where nothing fits, they are all there is.
+    /// Decides whether hits are worth showing, and what comes first.
+    ///
+    /// A tool of which the query is the name comes first. Those whose names are near come before
+    /// the hits where the query is written as names are, or is a word that no tool has, and behind
+    /// them where it is another word; where nothing fits, they are all there is.
     pub(super) fn new(
         text: &str,
         hits: Vec<Hit>,
@@ -30,34 +33,62 @@ impl Judged {
         rules: &SearchRules,
     ) -> Self {
         let offered = offer.tools();
-        let fits = fits(&hits, rules);
-        let near = if fits && text.contains(char::is_whitespace) {
-            Vec::new()
-        } else {
-            nearest(text, offered)
+        let exact = exact(text, offered, &hits);
+        if !fits(&hits, rules) {
+            return Self::unfit(text, &exact, offer);
+        }
+        if !exact.is_empty() {
+            return Self {
+                hits: with_first(&exact, hits),
+                quality: quality.min(SearchQuality::Medium),
+                notes: Vec::new(),
+            };
+        }
+        let likeness = NameLikeness::of(text);
+        let near = match likeness {
+            NameLikeness::None => Vec::new(),
+            NameLikeness::Word | NameLikeness::Identifier => nearest(text, offered),
         };
-        if !fits {
-            return Self {
-                notes: vec![nothing_fits(text, offered.len(), !near.is_empty())],
-                hits: near.into_iter().map(named).collect(),
-                quality: SearchQuality::Low,
-            };
-        }
         let is_first = |hit: &Hit| near.first() == Some(&hit.position);
-        if near.is_empty() || hits.first().is_some_and(is_first) {
-            let n_tools = offered.len();
-            let note = format!("These are the nearest of {n_tools} tools; none may fit.");
-            let is_low = quality == SearchQuality::Low;
+        let is_unknown = || hits.iter().all(|hit| hit.coverage <= 0.0);
+        let is_name = likeness == NameLikeness::Identifier || is_unknown();
+        if is_name && !near.is_empty() && !hits.first().is_some_and(is_first) {
             return Self {
-                hits,
+                hits: with_first(&near, hits),
                 quality,
-                notes: is_low.then_some(note).into_iter().collect(),
+                notes: vec!["No tool has this name; the nearest by name come first.".into()],
             };
         }
+        let n_tools = offered.len();
+        let note = format!("These are the nearest of {n_tools} tools; none may fit.");
+        let is_low = quality == SearchQuality::Low;
         Self {
-            hits: with_first(&near, hits),
+            hits: with_last(hits, &near),
             quality,
-            notes: vec!["No tool has this name; the nearest by name come first.".into()],
+            notes: is_low.then_some(note).into_iter().collect(),
+        }
+    }
+
+    /// Returns what is shown where no hit fits: the tools that have this very name, or else those
+    /// whose names are near.
+    fn unfit(text: &str, exact: &[usize], offer: &Offer) -> Self {
+        if !exact.is_empty() {
+            return Self {
+                hits: exact.iter().copied().map(named).collect(),
+                quality: SearchQuality::Medium,
+                notes: Vec::new(),
+            };
+        }
+        // Some write the parts of a name as words.
+        let joined = text.split_whitespace().collect::<Vec<_>>().join("_");
+        let near = match NameLikeness::of(&joined) {
+            NameLikeness::None => Vec::new(),
+            NameLikeness::Word | NameLikeness::Identifier => nearest(text, offer.tools()),
+        };
+        Self {
+            notes: vec![nothing_fits(text, offer, !near.is_empty())],
+            hits: near.into_iter().map(named).collect(),
+            quality: SearchQuality::Low,
         }
     }
 }
@@ -71,6 +102,29 @@ fn with_first(positions: &[usize], hits: Vec<Hit>) -> Vec<Hit> {
         known.cloned().unwrap_or_else(|| named(*position))
     });
     first.chain(others).collect()
+}
+
+/// Returns the hits, and behind them those of these positions that are none.
+fn with_last(mut hits: Vec<Hit>, positions: &[usize]) -> Vec<Hit> {
+    for position in positions {
+        if hits.iter().all(|hit| hit.position != *position) {
+            hits.push(named(*position));
+        }
+    }
+    hits
+}
+
+/// Returns the positions of the tools of which a text is the name, in whatever case: the name that
+/// the client knows, or the one that the upstream knows. The order is that of the hits.
+fn exact(text: &str, offered: &[OfferedTool], hits: &[Hit]) -> Vec<usize> {
+    let wanted = text.trim().to_lowercase();
+    let is_same = |name: &str| name.len() <= 4 * wanted.len() && name.to_lowercase() == wanted;
+    let is_it = |tool: &OfferedTool| is_same(&tool.name) || is_same(tool.tool.tool.as_str());
+    let positions = 0..offered.len();
+    let mut exact: Vec<usize> = positions.filter(|at| is_it(&offered[*at])).collect();
+    let place = |position: &usize| hits.iter().position(|hit| hit.position == *position);
+    exact.sort_by_cached_key(|position| place(position).unwrap_or(usize::MAX));
+    exact
 }
 
 /// Returns whether one of the first hits fits, or was used for something similar.
@@ -97,7 +151,9 @@ fn nearest(text: &str, offered: &[OfferedTool]) -> Vec<usize> {
 }
 
 /// Returns what is said where nothing fits.
-fn nothing_fits(text: &str, n_tools: usize, has_names: bool) -> String {
+fn nothing_fits(text: &str, offer: &Offer, has_names: bool) -> String {
+    let n_tools = offer.tools().len();
+    let more_than = if offer.is_partial() { "more than " } else { "" };
     if n_tools == 0 {
         "There are no tools.".into()
     } else if has_names {
@@ -107,7 +163,7 @@ fn nothing_fits(text: &str, n_tools: usize, has_names: bool) -> String {
     } else {
         format!(
             "Nothing here matches. Say what is to be done in other words, or ask the user; there \
-             are {n_tools} tools."
+             are {more_than}{n_tools} tools."
         )
     }
 }

@@ -36,6 +36,7 @@ pub struct Offer {
     id: [u8; 32],
     tools: Vec<OfferedTool>,
     servers: Vec<(UpstreamName, ServerText)>,
+    is_partial: bool,
 }
 
 impl Offer {
@@ -63,7 +64,24 @@ impl Offer {
             id: digest.finalize().into(),
             tools,
             servers,
+            is_partial: false,
         }
+    }
+
+    /// Returns the offer as one that has the first tools only of those that there are.
+    #[must_use]
+    pub fn partial(self) -> Self {
+        Self {
+            id: Sha256::digest(self.id).into(),
+            is_partial: true,
+            ..self
+        }
+    }
+
+    /// Returns whether there are more tools than these, which cannot be found.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// Returns what identifies the content: offers with the same texts, whatever of them is

@@ -1,13 +1,13 @@
 //! Offers made ready to be searched, and held for the next search.
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lru::LruCache;
-use riglm_domain::retrieval::{Centre, Hit, IndexedTool, ToolIndex, ToolText, ToolVectors};
+use riglm_domain::retrieval::{Centre, IndexedTool, ToolIndex, ToolText, ToolVectors};
 use sha2::{Digest, Sha256};
 
+use super::alike::Alike;
 use super::offer::{Offer, OfferedTool};
 
 /// How many different offers are held. There are as many as there are sets of upstreams that
@@ -20,6 +20,7 @@ const MAX_DEFINITIONS: usize = 20_000;
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) by_words: ToolIndex,
+    pub(super) alike: Alike,
     /// The same with vectors, for each encoder that is done with it.
     with_vectors: Vec<OnceLock<ToolIndex>>,
 }
@@ -82,8 +83,10 @@ impl Offers {
             return prepared;
         }
         let tools = offer.tools().iter().map(|tool| self.read(offer, tool));
+        let by_words = ToolIndex::new(tools.collect());
         let prepared = Arc::new(Prepared {
-            by_words: ToolIndex::new(tools.collect()),
+            alike: Alike::new(by_words.tools()),
+            by_words,
             with_vectors: (0..self.n_tiers).map(|_| OnceLock::new()).collect(),
         });
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,26 +127,4 @@ impl Offers {
         read.put(key, indexed.clone());
         indexed
     }
-}
-
-/// Returns the hits with those that are the same tool of another server in one group, the best
-/// first, and the first `limit` groups. Tools are the same that have the same name, description
-/// and parameters; one without a description may be anything.
-pub(super) fn grouped<'a>(index: &ToolIndex, hits: &'a [Hit], limit: usize) -> Vec<Vec<&'a Hit>> {
-    let mut places: HashMap<(&str, &str, String), usize> = HashMap::new();
-    let mut groups: Vec<Vec<&Hit>> = Vec::new();
-    for hit in hits {
-        let text = index.tools()[hit.position].text();
-        let description = text.description.trim();
-        let key = (text.name.as_str(), description, text.signature());
-        let known = places.get(&key).filter(|_| !description.is_empty());
-        if let Some(place) = known {
-            groups[*place].push(hit);
-        } else {
-            places.insert(key, groups.len());
-            groups.push(vec![hit]);
-        }
-    }
-    groups.truncate(limit);
-    groups
 }

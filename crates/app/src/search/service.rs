@@ -1,13 +1,10 @@
 //! The search itself: from a query to an answer, and what is learned on the way.
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lru::LruCache;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{
     Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade,
@@ -18,16 +15,16 @@ use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
+use super::alike::Group;
 use super::answer::{AnswerRules, Found, write};
+use super::answers::Answers;
 use super::encoders::{EncoderCondition, Flights, Tier};
 use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
-use super::prepared::{Offers, Prepared, grouped};
+use super::prepared::{Offers, Prepared};
 use super::request::{SearchCall, SearchReply, ToolCalled};
 
-/// How many answers are held for sessions that ask the same again.
-const MAX_ANSWERS: usize = 1_000;
 /// How many tools an answer has when the client does not say.
 const DEFAULT_LIMIT: usize = 10;
 /// The most tools of one answer.
@@ -103,8 +100,6 @@ pub struct SearchEncoder {
     pub is_stored: bool,
 }
 
-type AnswerKey = (SessionId, [u8; 32], usize, String);
-
 /// Finds tools by words and meaning, and by what was used before.
 #[derive(Debug)]
 pub struct ToolSearch {
@@ -117,7 +112,7 @@ struct Shared {
     tiers: Vec<Tier>,
     memories: Memories,
     offers: Offers,
-    answers: Mutex<LruCache<AnswerKey, SearchReply>>,
+    answers: Answers,
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
@@ -137,13 +132,12 @@ impl ToolSearch {
         let tiers: Vec<Tier> = (parts.encoders.into_iter())
             .map(|it| Tier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
             .collect();
-        let n_answers = NonZeroUsize::new(MAX_ANSWERS).unwrap_or(NonZeroUsize::MIN);
         Self {
             shared: Arc::new(Shared {
                 offers: Offers::new(tiers.len()),
                 tiers,
                 memories: Memories::new(parts.stores),
-                answers: Mutex::new(LruCache::new(n_answers)),
+                answers: Answers::new(),
                 counter: parts.counter,
                 clock: parts.clock,
                 rules: parts.rules,
@@ -181,26 +175,28 @@ impl ToolSearch {
     /// Answers a search.
     ///
     /// A session that asks the same again is given the same answer, as long as its tools are the
-    /// same. A query without a word, or one that no tool fits, is answered with that.
+    /// same, once there is one that was made with the vectors of all encoders and with what is
+    /// known of the principal. A query without a word, or one that no tool fits, is answered with that.
     pub async fn search(&self, call: SearchCall) -> SearchReply {
         let shared = &self.shared;
         let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let text = Query::cut(call.query.trim()).to_owned();
         let key = (call.session, call.offer.id(), limit, normalised(&text));
-        if let Some(known) = shared.answers().get(&key) {
-            let was_cached = true;
-            return SearchReply {
-                was_cached,
-                ..known.clone()
-            };
+        if let Some(known) = shared.answers.get(&key) {
+            return known;
         }
         self.remember(&call.principal).await;
         let prepared = shared.prepared(&call.offer).await;
         if !(0..shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
             self.learn_offer(&call.offer);
         }
-        let reply = shared.answer(&call, &text, limit, &prepared).await;
-        shared.answers().put(key, reply.clone());
+        // An answer from before all is known that could be is not the one to give again.
+        let is_known = shared.memories.knows(&call.principal);
+        let asked = (call, text, limit);
+        let (reply, has_vectors) = shared.answer(asked, prepared).await;
+        if is_known && has_vectors {
+            shared.answers.put(key, reply.clone());
+        }
         reply
     }
 
@@ -292,32 +288,55 @@ impl Shared {
         encoded.into_iter().flatten().collect()
     }
 
+    /// Returns the answer, and whether it was made with the vectors of all encoders.
     async fn answer(
-        &self,
-        call: &SearchCall,
-        text: &str,
-        limit: usize,
-        prepared: &Prepared,
-    ) -> SearchReply {
-        let mut query = Query::new(text, &self.rules.synonyms);
-        let encoded = self.encoded(text, prepared).await;
+        self: &Arc<Self>,
+        (call, text, limit): (SearchCall, String, usize),
+        prepared: Arc<Prepared>,
+    ) -> (SearchReply, bool) {
+        let encoded = self.encoded(&text, &prepared).await;
+        let has_vectors = encoded.len() == self.tiers.len();
+        let mut query = Query::new(&text, &self.rules.synonyms);
         for encoded in &encoded {
             query = query.with_vector(encoded.centred.clone());
         }
-        let hits = self.rank(call, &query, &prepared.index(), limit);
-        let (_, quality) = grade(&hits, &self.rules.quality);
-        let judged = Judged::new(text, hits, quality, &call.offer, &self.rules);
-        let mut reply = self.written(call, prepared, &judged, limit);
+        let session = call.session;
+        let asked = Arc::new(Asked {
+            call,
+            text,
+            query,
+            limit,
+            prepared,
+        });
+        // Thousands of tools take a while to be ranked, and long schemas to be read.
+        let (shared, own) = (Arc::clone(self), Arc::clone(&asked));
+        let answered = tokio::task::spawn_blocking(move || shared.reply(&own)).await;
+        // Where there is none, the runtime is ending.
+        let mut reply = answered.unwrap_or_else(|_| self.reply(&asked));
         if let Some(encoded) = encoded.into_iter().next() {
             let now = self.clock.now();
-            self.memories.searched(call.session, encoded.centred, now);
+            self.memories.searched(session, encoded.centred, now);
             reply.query_vector = Some(encoded.raw);
         }
-        reply
+        (reply, has_vectors)
     }
 
-    /// Ranks the tools, with what is known of the principal. More than asked for: some collapse.
-    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex, limit: usize) -> Vec<Hit> {
+    /// Ranks the tools and writes the answer.
+    fn reply(&self, asked: &Asked) -> SearchReply {
+        let call = &asked.call;
+        let hits = self.rank(call, &asked.query, &asked.prepared.index());
+        let (_, quality) = grade(&hits, &self.rules.quality);
+        let mut judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
+        if call.offer.is_partial() {
+            let n_tools = call.offer.tools().len();
+            let note = format!("Only the first {n_tools} tools are searched; there are more.");
+            judged.notes.push(note);
+        }
+        self.written(call, &asked.prepared, &judged, asked.limit)
+    }
+
+    /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
+    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex) -> Vec<Hit> {
         let memories = &self.memories;
         memories.with_history(&call.principal, call.session, |history, session_tools| {
             let past = history.map(|history| Past {
@@ -326,7 +345,7 @@ impl Shared {
                 now: self.clock.now(),
                 without: None,
             });
-            index.rank(query, &self.rules.ranking, past, limit * 2)
+            index.rank(query, &self.rules.ranking, past, index.tools().len())
         })
     }
 
@@ -342,27 +361,29 @@ impl Shared {
             quality,
             notes,
         } = judged;
-        let groups = grouped(&prepared.by_words, hits, limit);
+        let groups = prepared.alike.groups(hits, limit);
         let offered = call.offer.tools();
+        let tools = prepared.by_words.tools();
         let found: Vec<Found<'_>> = (groups.iter())
-            .filter_map(|group| {
-                let (first, same) = group.split_first()?;
-                Some(Found {
-                    name: &offered[first.position].name,
-                    text: prepared.by_words.tools()[first.position].text(),
-                    definition: &offered[first.position].definition,
-                    score: first.score,
-                    same: (same.iter())
-                        .map(|hit| offered[hit.position].name.as_str())
-                        .collect(),
-                })
+            .map(|Group { hit, others }| Found {
+                name: &offered[hit.position].name,
+                text: tools[hit.position].text(),
+                definition: &offered[hit.position].definition,
+                score: hit.score,
+                same: (others.iter())
+                    .map(|other| offered[*other].name.as_str())
+                    .collect(),
             })
             .collect();
         let written = write(&found, notes, *quality, &self.rules.answer, &*self.counter);
-        let answered = groups.iter().take(written.n_tools).flatten();
-        let scored = answered.map(|hit| ScoredTool {
-            tool: offered[hit.position].tool.clone(),
-            score: hit.score,
+        let answered = written.shown.iter().map(|at| &groups[*at]);
+        // What is the same fits as well.
+        let scored = answered.flat_map(|Group { hit, others }| {
+            let positions = std::iter::once(hit.position).chain(others.iter().copied());
+            positions.map(|position| ScoredTool {
+                tool: offered[position].tool.clone(),
+                score: hit.score,
+            })
         });
         SearchReply {
             results: scored.collect(),
@@ -373,10 +394,15 @@ impl Shared {
             was_cached: false,
         }
     }
+}
 
-    fn answers(&self) -> MutexGuard<'_, LruCache<AnswerKey, SearchReply>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// All that an answer is made of.
+struct Asked {
+    call: SearchCall,
+    text: String,
+    query: Query,
+    limit: usize,
+    prepared: Arc<Prepared>,
 }
 
 /// The vector of a query, as it was made and centred.

@@ -1,6 +1,6 @@
-//! Names that look like another one.
+//! Names that look like another one, and texts that look like names.
 
-use super::words::words;
+use super::words::{is_without_spaces, words};
 
 /// Returns the positions of the `n` names nearest to `name`, nearest first, without those that
 /// have little in common with it.
@@ -46,9 +46,81 @@ fn shared(a: &[String], b: &[String]) -> f64 {
     super::lexical::as_f64(2 * both) / super::lexical::as_f64(n)
 }
 
+/// How much a text looks like the name of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NameLikeness {
+    /// It has several words, is longer than names are, or is of a script that puts no spaces
+    /// between words, so that nobody can tell a name from a sentence.
+    None,
+    /// It is one word, which may stand for what is to be done as well.
+    Word,
+    /// It is written as names are: with `_`, `-`, `.`, `/` or `:` between two of its characters,
+    /// or with an upper-case letter behind a lower-case one.
+    Identifier,
+}
+
+impl NameLikeness {
+    /// Names that are longer than this, in characters, are looked for by nobody.
+    const MAX_CHARS: usize = 200;
+
+    /// Returns how much a text looks like a name. White space around it is left out.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let text = text.trim();
+        let is_none = text.is_empty()
+            || text.chars().nth(Self::MAX_CHARS).is_some()
+            || text.contains(|it: char| it.is_whitespace() || is_without_spaces(it));
+        if is_none {
+            return Self::None;
+        }
+        let is_joint = |it: char| matches!(it, '_' | '-' | '.' | '/' | ':');
+        let inside = text.trim_matches(|it: char| !it.is_alphanumeric());
+        let followed = inside.chars().zip(inside.chars().skip(1));
+        let mut pairs = followed.filter(|(first, second)| {
+            is_joint(*first) || (first.is_lowercase() && second.is_uppercase())
+        });
+        if pairs.next().is_some() {
+            Self::Identifier
+        } else {
+            Self::Word
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn identifiers_words_and_sentences_are_told_apart() {
+        for identifier in [
+            "read_file",
+            " a-b ",
+            "readFile",
+            "files.read",
+            "u__t",
+            "a/b",
+            "a:b",
+        ] {
+            let likeness = NameLikeness::of(identifier);
+            assert_eq!(likeness, NameLikeness::Identifier, "{identifier}");
+        }
+        for word in ["commit", "List", "READ", "search?", "-v", "mp3", "wetter…"] {
+            assert_eq!(NameLikeness::of(word), NameLikeness::Word, "{word}");
+        }
+        let long = "a_".repeat(101);
+        for text in [
+            "",
+            " ",
+            "read the file",
+            "查询天气",
+            "查询_API",
+            "ค้นหา",
+            &long,
+        ] {
+            assert_eq!(NameLikeness::of(text), NameLikeness::None, "{text}");
+        }
+    }
 
     const NAMES: [&str; 4] = ["read_file", "write_file", "list_directory", "sendEmail"];
 

@@ -66,7 +66,7 @@ fn class_of(character: char) -> Class {
 }
 
 /// Returns whether the character belongs to a script that puts no spaces between words.
-fn is_without_spaces(character: char) -> bool {
+pub(super) fn is_without_spaces(character: char) -> bool {
     matches!(character,
         '\u{0e00}'..='\u{0eff}' // Thai, Lao
         | '\u{1000}'..='\u{109f}' // Myanmar

@@ -24,18 +24,46 @@ use crate::search::{Offer, OfferedTool};
 const OWN_IDS: &str = "riglm:search:";
 /// The generation of a request that was not handed to any connection yet.
 const UNSENT: u64 = u64::MAX;
-/// The most pages of one list.
+/// The most pages of one list that are searched.
 const MAX_PAGES: usize = 1_000;
-/// The most tools of one list.
+/// The most tools of one list that are searched.
 const MAX_TOOLS: usize = 5_000;
-/// The most bytes of its pages.
+/// How many bytes its pages may have before no further one is searched.
 const MAX_BYTES: usize = 16 << 20;
+
+/// The pages of a list, as many as are searched.
+#[derive(Debug, Default)]
+struct Pages {
+    pages: Vec<Arc<SeenPage>>,
+    /// There are more tools than these pages have.
+    is_cut: bool,
+}
+
+impl Pages {
+    /// Returns whether no further page is searched.
+    fn is_full(&self) -> bool {
+        let n_tools: usize = self.pages.iter().map(|page| page.names.len()).sum();
+        let n_bytes: usize = self.pages.iter().map(|page| page.result.len()).sum();
+        self.pages.len() >= MAX_PAGES || n_tools >= MAX_TOOLS || n_bytes >= MAX_BYTES
+    }
+
+    /// Adds a page, unless no further one is searched.
+    fn add(&mut self, page: Arc<SeenPage>) {
+        if self.is_full() {
+            self.is_cut |= !page.names.is_empty();
+        } else {
+            self.pages.push(page);
+        }
+        let n_tools: usize = self.pages.iter().map(|page| page.names.len()).sum();
+        self.is_cut |= n_tools > MAX_TOOLS;
+    }
+}
 
 /// What is known of the list of an upstream.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Listed {
     /// The pages so far of the list that the client is paging through.
-    pages: Vec<Arc<SeenPage>>,
+    pages: Pages,
     /// The cursor of the page that follows them.
     next: Option<String>,
     /// The upstream itself has a tool of the name under which the proxy would list its own.
@@ -97,14 +125,14 @@ impl Relay {
             let mut state = self.state();
             let listed = &mut state.listed;
             if cursor.is_none() {
-                listed.pages.clear();
+                listed.pages = Pages::default();
                 listed.is_name_taken = false;
             }
             listed.is_name_taken |= has_name(page, tool.name());
             let follows = cursor.is_none() || listed.next.as_deref() == cursor;
-            listed.next = next.filter(|_| follows && listed.pages.len() < MAX_PAGES);
+            listed.next = next.filter(|_| follows);
             if follows {
-                listed.pages.push(Arc::clone(page));
+                listed.pages.add(Arc::clone(page));
             }
             let is_complete = follows && is_last;
             let pages = is_complete.then(|| std::mem::take(&mut listed.pages));
@@ -160,9 +188,9 @@ impl Relay {
         }
         let epoch = self.caller.search.epoch();
         let template = Template::new(ListKind::Tools, request, is_modern);
-        let mut pages: Vec<Arc<SeenPage>> = Vec::new();
+        let mut pages = Pages::default();
         let mut cursor: Option<String> = None;
-        for _ in 0..MAX_PAGES {
+        loop {
             let answer = self.inquire(template.request(cursor.as_deref())?).await?;
             let part = answer.single().ok_or("it answered with a batch")?;
             if part.kind() == Kind::Failure {
@@ -180,11 +208,12 @@ impl Relay {
             let page = seen.ok_or("its list of tools cannot be read")?;
             self.hidden_of(&page);
             let next = next_cursor(result).map(str::to_owned);
-            pages.push(page);
-            let n_tools: usize = pages.iter().map(|page| page.names.len()).sum();
-            let n_bytes: usize = pages.iter().map(|page| page.result.len()).sum();
-            let is_full = n_tools >= MAX_TOOLS || n_bytes >= MAX_BYTES;
-            if next.is_none() || next == cursor || is_full {
+            pages.add(page);
+            if next.is_none() || next == cursor {
+                break;
+            }
+            if pages.is_full() {
+                pages.is_cut = true;
                 break;
             }
             cursor = next;
@@ -222,7 +251,8 @@ impl Relay {
     }
 
     /// Makes what these pages offer known, for this session and to the search.
-    fn know(&self, tool: &SearchTool, pages: &[Arc<SeenPage>], epoch: u64) -> Arc<Offer> {
+    fn know(&self, tool: &SearchTool, pages: &Pages, epoch: u64) -> Arc<Offer> {
+        let Pages { pages, is_cut } = pages;
         let hidden: Vec<Vec<u8>> = {
             let state = self.state();
             let is_hidden = |name: &ToolName| u8::from(state.hidden.contains(name));
@@ -233,14 +263,19 @@ impl Relay {
             .iter()
             .zip(&hidden)
             .flat_map(|(page, hidden)| [page.listing.as_bytes(), hidden.as_slice()])
+            .chain(is_cut.then_some(&b"cut"[..]))
             .collect();
         let text = server_text(self.upstream(), self.introduction().as_deref());
         let servers = vec![(self.upstream().clone(), text)];
         let offer = tool.offers.get(&lists, servers, |servers| {
             let all = pages.iter().zip(&hidden);
             let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
-            Offer::new(tools.collect(), servers)
+            let offer = Offer::new(tools.take(MAX_TOOLS).collect(), servers);
+            if *is_cut { offer.partial() } else { offer }
         });
+        if *is_cut {
+            tool.warn_of_limit(self.upstream(), offer.tools().len());
+        }
         self.caller.search.note_offer(&offer, epoch);
         if self.caller.search.is_news(&offer) {
             tool.service.learn_offer(&offer);

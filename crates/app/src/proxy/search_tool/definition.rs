@@ -98,14 +98,20 @@ fn output_schema() -> Value {
         schema["items"]["required"] = json!(["name", "description", key]);
         schema
     };
+    let mut matches = named(
+        "score",
+        json!({"type": "number"}),
+        "The tools that fit, best first",
+    );
+    matches["items"]["properties"]["same_as"] = json!({
+        "type": "array",
+        "description": "Tools of other servers that are the same",
+        "items": {"type": "string"},
+    });
     json!({
         "type": "object",
         "properties": {
-            "matches": named(
-                "score",
-                json!({"type": "number"}),
-                "The tools that fit, best first",
-            ),
+            "matches": matches,
             "predicted_next": named(
                 "reason",
                 json!({"type": "string"}),
@@ -127,6 +133,13 @@ mod tests {
         let text = definitions.of(Some(&Revision::new(revision)));
         let definition: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
         definition.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_output_schema_has_what_is_the_same_as_a_match_and_does_not_require_it() {
+        let item = &output_schema()["properties"]["matches"]["items"];
+        assert_eq!(item["properties"]["same_as"]["items"]["type"], "string");
+        assert_eq!(item["required"], json!(["name", "description", "score"]));
     }
 
     #[test]

@@ -1,8 +1,10 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::invocation::ToolSource;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::search::SearchQuality;
@@ -262,6 +264,23 @@ async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
 }
 
 #[tokio::test]
+async fn an_answer_without_the_vectors_of_an_encoder_is_not_given_again() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    let asked = || search.search(call("do I need an umbrella", &offer));
+    // The tools have no vectors yet.
+    assert!(asked().await.results.is_empty());
+    search.settle().await;
+    encoder.is_down.store(true, Ordering::Relaxed);
+    assert!(asked().await.results.is_empty());
+    encoder.is_down.store(false, Ordering::Relaxed);
+    let found = asked().await;
+    assert_eq!(names(&found)[0], "forecast");
+    assert!(!found.was_cached && asked().await.was_cached);
+}
+
+#[tokio::test]
 async fn a_call_after_a_search_teaches_the_next_one() {
     let encoder = Arc::new(TwoMeanings::default());
     let search = search(Some(&encoder));
@@ -325,6 +344,143 @@ async fn tools_that_are_the_same_are_answered_as_one_and_named() {
         "{}",
         reply.text
     );
+}
+
+#[tokio::test]
+async fn tools_of_many_servers_that_are_the_same_take_the_place_of_one() {
+    let search = search(None);
+    let names = ["read_file", "write_file", "move_file"];
+    let tools = (0..12).flat_map(|server| {
+        names.map(|name| offered(&format!("w{server}"), name, &format!("Does {name} well")))
+    });
+    let offer = Arc::new(Offer::new(tools.collect(), Vec::new()));
+    let reply = search.search(call("read a file", &offer)).await;
+    let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
+    let matches = structured["matches"].as_array().unwrap();
+    assert_eq!(matches.len(), 3, "{}", reply.text);
+    assert_eq!(matches[0]["name"], "w0__read_file");
+    let others: Vec<String> = (1..12).map(|n| format!("w{n}__read_file")).collect();
+    assert_eq!(matches[0]["same_as"], serde_json::json!(others));
+    let line = format!("   same as: {}\n", others.join(", "));
+    assert!(reply.text.contains(&line), "{}", reply.text);
+    assert_eq!(reply.results.len(), 36);
+    let mut one = call("read a file", &offer);
+    one.limit = Some(1);
+    assert_eq!(search.search(one).await.results.len(), 12);
+}
+
+/// Returns the names that are answered to a query over tools of these names and descriptions.
+async fn answered(tools: &[(&str, &str)], query: &str) -> (Vec<String>, SearchReply) {
+    let tools = tools.iter().map(|(name, about)| offered("u", name, about));
+    let offer = Arc::new(Offer::new(tools.collect(), Vec::new()));
+    let reply = search(None).search(call(query, &offer)).await;
+    let names = names(&reply).into_iter().map(str::to_owned).collect();
+    (names, reply)
+}
+
+#[tokio::test]
+async fn a_word_is_looked_for_as_one_before_it_is_taken_for_a_name() {
+    let tools = [
+        ("comment", "Adds a remark to an issue"),
+        ("git_save", "Commit the staged changes to the repository"),
+        ("transfer", "Moves money to another account"),
+        ("lang_convert", "Translate text into another language"),
+        ("play_song", "Plays a song"),
+    ];
+    for (query, expected) in [("commit", "git_save"), ("Translate", "lang_convert")] {
+        let (names, reply) = answered(&tools, query).await;
+        assert_eq!(names[0], expected, "{query}");
+        assert!(!reply.text.contains("No tool has"), "{}", reply.text);
+    }
+    let (names, _) = answered(&tools, "commit").await;
+    assert_eq!(names[1], "comment", "what is near is named too");
+    let (names, reply) = answered(&tools, "lang-translate").await;
+    assert_eq!(names[0], "lang_convert", "{}", reply.text);
+    let (names, _) = answered(&tools, "play_songs").await;
+    assert_eq!(names[0], "play_song");
+}
+
+#[tokio::test]
+async fn a_tool_of_this_very_name_comes_first_and_nothing_is_said_of_it() {
+    let tools = [
+        ("list", "Enumerates entries"),
+        (
+            "list_lists",
+            "list list list: a list of lists, list everything",
+        ),
+        ("the", "Does something"),
+        ("查询", "Something else"),
+    ];
+    for (query, expected) in [
+        ("list", "list"),
+        ("LIST", "list"),
+        ("u__list", "list"),
+        ("the", "the"),
+        ("查询", "查询"),
+    ] {
+        let (names, reply) = answered(&tools, query).await;
+        assert_eq!(names[0], expected, "{query}");
+        assert_ne!(reply.quality, SearchQuality::Low, "{query}");
+        let structured: serde_json::Value = serde_json::from_str(&reply.structured).unwrap();
+        assert_eq!(structured["notes"], serde_json::json!([]), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_without_spaces_is_no_name() {
+    let tools = [("查询天气", "x"), ("天气查询表", "预报")];
+    let (_, reply) = answered(&tools, "查询明天的天气预报").await;
+    assert!(!reply.text.contains("by name"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn an_answer_says_that_not_all_tools_are_searched() {
+    let search = search(None);
+    let whole = offer();
+    let part = Arc::new(Offer::clone(&whole).partial());
+    assert_ne!(part.id(), whole.id());
+    let note = "Only the first 5 tools are searched; there are more.";
+    for query in ["read a file", "quantum chromodynamics"] {
+        let all = search.search(call(query, &whole)).await;
+        assert!(!all.text.contains(note) && !all.structured.contains(note));
+        let some = search.search(call(query, &part)).await;
+        assert!(some.text.contains(note) && some.structured.contains(note));
+    }
+    let nothing = search.search(call("quantum chromodynamics", &part)).await;
+    assert!(nothing.text.contains("there are more than 5 tools"));
+}
+
+/// Counts when another task has run, or after a while.
+#[derive(Debug)]
+struct Waiting(Mutex<Receiver<()>>);
+
+impl TokenCounter for Waiting {
+    fn count(&self, _: &str) -> u64 {
+        let other = self.0.lock().unwrap();
+        // The sender goes when the other task is done.
+        match other.recv_timeout(Duration::from_secs(20)) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => 1,
+            Err(RecvTimeoutError::Timeout) => panic!("no other task could run"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_long_holds_up_nobody() {
+    let (other, has_run) = channel();
+    let counter = Arc::new(Waiting(Mutex::new(has_run)));
+    let clock = Arc::new(ManualClock::default());
+    let search = ToolSearch::new(SearchParts::words_only(counter, clock));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    let searching = search.search(call("read a file", &offer));
+    let running = async move {
+        tokio::task::yield_now().await;
+        drop(other);
+    };
+    let (reply, ()) = tokio::join!(searching, running);
+    assert_eq!(names(&reply)[0], "read_file");
 }
 
 #[tokio::test]
