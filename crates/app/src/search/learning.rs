@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::ToolSource;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::tool::ToolKey;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions};
@@ -24,14 +23,9 @@ const MAX_SESSION_SEARCHES: usize = 8;
 /// How long a search says what the following calls are for.
 const SEARCH_LASTS: SignedDuration = SignedDuration::from_mins(10);
 
-/// Returns how much a call tells of the text before it: of a tool that only the search had named
-/// most, of one that the client knew anyway less, and of one that failed the opposite.
-fn trust(source: ToolSource, is_ok: bool) -> f32 {
-    match (is_ok, source) {
-        (false, _) => -0.2,
-        (true, ToolSource::Found) => 1.0,
-        (true, ToolSource::Shown | ToolSource::Hidden) => 0.6,
-    }
+/// Returns how much a call tells of the text before it: one that failed, a little of the opposite.
+fn trust(is_ok: bool) -> f32 {
+    if is_ok { 1.0 } else { -0.2 }
 }
 
 /// What the store has counted of a principal.
@@ -48,8 +42,8 @@ pub(super) struct UseAfterText {
     /// The vector of the text, centred.
     pub(super) text: Embedding,
     pub(super) given_at: Timestamp,
-    /// The tools, where each was known from, and whether the call went well.
-    pub(super) calls: Vec<(ToolKey, ToolSource, bool)>,
+    /// The tools, and whether the call went well.
+    pub(super) calls: Vec<(ToolKey, bool)>,
 }
 
 /// Returns the history of a principal, as the store has it.
@@ -66,9 +60,7 @@ pub(super) fn history(counted: &Counted, uses: &[UseAfterText]) -> UsageHistory 
     }
     for text in uses {
         let calls = text.calls.iter();
-        let told: Vec<(ToolKey, f32)> = calls
-            .map(|(tool, source, is_ok)| (*tool, trust(*source, *is_ok)))
-            .collect();
+        let told: Vec<(ToolKey, f32)> = calls.map(|(tool, is_ok)| (*tool, trust(*is_ok))).collect();
         history.remember_all(&text.text, &told, text.given_at, 0);
     }
     history
@@ -155,7 +147,7 @@ impl Sessions {
             it.at <= event.began_at && event.began_at.duration_since(it.at) <= SEARCH_LASTS
         };
         let search = state.searches.iter().rev().find(is_fresh);
-        let text = search.map(|it| (it.text.clone(), trust(event.source, event.is_ok)));
+        let text = search.map(|it| (it.text.clone(), trust(event.is_ok)));
         let is_new = !state.tools.contains(&tool) && state.tools.len() < MAX_SESSION_TOOLS;
         let others = is_new.then(|| state.tools.clone());
         if is_new {

@@ -9,7 +9,7 @@ use lru::LruCache;
 use riglm_domain::context::ContextSource;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, SessionId};
-use riglm_domain::invocation::{InvocationSummary, Outcome, ToolSource};
+use riglm_domain::invocation::{InvocationSummary, Outcome};
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::tool::{ToolKey, ToolRef};
@@ -234,7 +234,7 @@ async fn uses(
     }
     let ids: Vec<ContextId> = texts.keys().copied().collect();
     let calls = stores.invocations.calls_after(&ids).await?;
-    let mut by_text: BTreeMap<ContextId, Vec<(ToolKey, ToolSource, bool)>> = BTreeMap::new();
+    let mut by_text: BTreeMap<ContextId, Vec<(ToolKey, bool)>> = BTreeMap::new();
     for InvocationSummary {
         invocation: call,
         end,
@@ -251,7 +251,7 @@ async fn uses(
             upstream: call.upstream,
             tool: call.tool,
         };
-        let used = (tool.key(), call.source, end.outcome == Outcome::Ok);
+        let used = (tool.key(), end.outcome == Outcome::Ok);
         by_text.entry(context).or_default().push(used);
     }
     let followed = |(id, (text, given_at)): (ContextId, (Embedding, Timestamp))| {

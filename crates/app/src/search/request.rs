@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
-use riglm_domain::invocation::ToolSource;
 use riglm_domain::principal::Principal;
 use riglm_domain::search::{ScoredTool, SearchQuality};
 use riglm_domain::tool::ToolRef;
@@ -55,8 +54,6 @@ pub struct ToolCalled {
     pub tool: ToolRef,
     /// Whether it was answered with a result that is no error.
     pub is_ok: bool,
-    /// Where the client knew the tool from.
-    pub source: ToolSource,
     /// When the call began.
     pub began_at: Timestamp,
 }

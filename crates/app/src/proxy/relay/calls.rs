@@ -70,7 +70,6 @@ impl Relay {
             lesson: searched.map(|tool| {
                 Box::new(Lesson {
                     tool,
-                    source,
                     began_at: started_at,
                 })
             }),
@@ -90,7 +89,6 @@ impl Relay {
             principal: self.caller.principal.clone(),
             tool: lesson.tool,
             is_ok: outcome == Outcome::Ok,
-            source: lesson.source,
             began_at: lesson.began_at,
         });
     }

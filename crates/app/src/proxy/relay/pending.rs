@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::id::InvocationId;
-use riglm_domain::invocation::ToolSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::tool::ToolRef;
 use tokio::sync::oneshot;
@@ -57,8 +56,6 @@ pub(crate) struct CallRow {
 pub(crate) struct Lesson {
     /// The tool.
     pub(crate) tool: ToolRef,
-    /// Where the client knew it from.
-    pub(crate) source: ToolSource,
     /// When the call was received.
     pub(crate) began_at: Timestamp,
 }

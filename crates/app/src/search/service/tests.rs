@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
-use riglm_domain::invocation::ToolSource;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
@@ -199,7 +198,6 @@ fn found_call(offer: &Offer, began_at: Timestamp) -> ToolCalled {
         principal: Principal::local(),
         tool: offer.tools()[4].tool.clone(),
         is_ok: true,
-        source: ToolSource::Found,
         began_at,
     }
 }
