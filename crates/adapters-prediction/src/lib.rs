@@ -1,6 +1,6 @@
 //! What needs numbers that were learned: predictors, encoders, and the sizes of texts in tokens.
 //!
-//! Predictors implement [`riglm_ports::predictor::Predictor`]; the registry picks one from the
+//! List policies implement [`riglm_ports::list_policy::ListPolicy`]; the registry picks one from the
 //! configuration section `filtering`. They are synchronous computation on borrowed data: no I/O, no
 //! clock, no randomness. [`encoder`] makes vectors of texts, which loads files and may ask a server;
 //! [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
@@ -15,5 +15,5 @@ mod tokens;
 
 pub use cold_start::ColdStart;
 pub use name_list::{AllowList, DenyList};
-pub use registry::{FilteringConfig, Strategy, predictor_from};
+pub use registry::{FilteringConfig, Strategy, list_policy_from};
 pub use tokens::O200kTokenCounter;

@@ -13,6 +13,7 @@ pub mod downstream;
 pub mod encoder;
 #[cfg(feature = "fake")]
 pub mod fake;
-pub mod predictor;
+pub mod list_policy;
+
 pub mod token_counter;
 pub mod upstream;
