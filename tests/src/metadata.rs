@@ -45,7 +45,7 @@ const PLACES: [(&str, &[&str]); 9] = [
     ("candle*", &["riglm-adapters-prediction"]),
     ("tokenizers", &["riglm-adapters-prediction"]),
     ("hf-hub", &["riglm-adapters-prediction"]),
-    ("petgraph", &["riglm-adapters-prediction"]),
+    ("petgraph", &["riglm-domain"]),
     ("config", &["riglm-cli"]),
     ("clap*", &["riglm-cli"]),
 ];

@@ -1,14 +1,14 @@
-//! The predictor of an installation that has learned nothing yet.
+//! The list policy of an installation that has learned nothing yet.
 
 use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 
 /// Shows every tool: without evidence, hiding a tool could only be a guess.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ColdStart;
 
-impl Predictor for ColdStart {
+impl ListPolicy for ColdStart {
     fn select(&self, _context: &SelectionContext<'_>, _tools: &[ToolName]) -> Selection {
         Selection::All
     }

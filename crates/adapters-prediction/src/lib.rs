@@ -1,7 +1,9 @@
 //! What needs numbers that were learned: predictors, encoders, and the sizes of texts in tokens.
 //!
-//! Predictors implement [`riglm_ports::predictor::Predictor`]; the registry picks one from the
-//! configuration section `filtering`. They are synchronous computation on borrowed data: no I/O, no
+//! Predictors implement [`riglm_ports::predictor::Predictor`]: the rules are those of the domain, under
+//! the names of the configuration section `prediction`. List policies implement
+//! [`riglm_ports::list_policy::ListPolicy`]; the registry picks one from the configuration section
+//! `filtering`. Both are synchronous computation on borrowed data: no I/O, no
 //! clock, no randomness. [`encoder`] makes vectors of texts, which loads files and may ask a server;
 //! [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
 
@@ -9,11 +11,15 @@ mod cold_start;
 pub mod encoder;
 pub mod models;
 mod name_list;
+mod predictor;
 mod registry;
 mod token_table;
 mod tokens;
 
 pub use cold_start::ColdStart;
 pub use name_list::{AllowList, DenyList};
-pub use registry::{FilteringConfig, Strategy, predictor_from};
+pub use predictor::{
+    BandsConfig, PredictionConfig, PredictorName, predictor_from, predictor_named,
+};
+pub use registry::{FilteringConfig, Strategy, list_policy_from};
 pub use tokens::O200kTokenCounter;

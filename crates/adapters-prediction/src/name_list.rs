@@ -1,4 +1,4 @@
-//! Predictors that go by the names of the tools alone.
+//! List policies that go by the names of the tools alone.
 //!
 //! The operator lists patterns; what was called before plays no part. A pattern fits a tool by the
 //! name that its server gave it, or by the one that it is shown under with several upstreams.
@@ -6,7 +6,7 @@
 use riglm_domain::id::ToolName;
 use riglm_domain::naming::prefixed;
 use riglm_domain::prediction::{NamePattern, Selection, SelectionContext};
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 
 /// Shows the tools whose name fits one of its patterns. Without patterns it shows none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct AllowList {
 }
 
 impl AllowList {
-    /// Returns a predictor that shows what fits `patterns`.
+    /// Returns a policy that shows what fits `patterns`.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>) -> Self {
         Self { patterns }
     }
 }
 
-impl Predictor for AllowList {
+impl ListPolicy for AllowList {
     fn select(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         without(tools, |tool| !fits_any(&self.patterns, context, tool))
     }
@@ -35,14 +35,14 @@ pub struct DenyList {
 }
 
 impl DenyList {
-    /// Returns a predictor that hides what fits `patterns`.
+    /// Returns a policy that hides what fits `patterns`.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>) -> Self {
         Self { patterns }
     }
 }
 
-impl Predictor for DenyList {
+impl ListPolicy for DenyList {
     fn select(&self, context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         without(tools, |tool| fits_any(&self.patterns, context, tool))
     }
@@ -79,14 +79,14 @@ mod tests {
 
     use super::*;
 
-    fn select(predictor: &dyn Predictor, tools: &[ToolName]) -> Selection {
+    fn select(policy: &dyn ListPolicy, tools: &[ToolName]) -> Selection {
         let principal = Principal::local();
         let upstream = UpstreamName::parse("notes").unwrap();
         let context = SelectionContext {
             principal: &principal,
             upstream: &upstream,
         };
-        predictor.select(&context, tools)
+        policy.select(&context, tools)
     }
 
     fn patterns(texts: &[&str]) -> Vec<NamePattern> {
@@ -138,7 +138,7 @@ mod tests {
     proptest! {
         #[test]
         fn positions_are_ascending_unique_and_in_range(tools in names(), patterns in lists()) {
-            let lists: [&dyn Predictor; 2] =
+            let lists: [&dyn ListPolicy; 2] =
                 [&AllowList::new(patterns.clone()), &DenyList::new(patterns)];
             for list in lists {
                 let positions = hidden(select(list, &tools));

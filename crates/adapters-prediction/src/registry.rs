@@ -1,10 +1,10 @@
-//! From the configuration section `filtering` to a predictor.
+//! From the configuration section `filtering` to a list policy.
 
 use std::fmt;
 use std::sync::Arc;
 
 use riglm_domain::prediction::NamePattern;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
@@ -105,10 +105,10 @@ impl Default for FilteringConfig {
     }
 }
 
-/// Returns the predictor that the section asks for, or `None` where every list is to pass as it
+/// Returns the policy that the section asks for, or `None` where every list is to pass as it
 /// is: with strategy `none` and with `enabled = false`.
 #[must_use]
-pub fn predictor_from(config: &FilteringConfig) -> Option<Arc<dyn Predictor>> {
+pub fn list_policy_from(config: &FilteringConfig) -> Option<Arc<dyn ListPolicy>> {
     if !config.enabled {
         return None;
     }
@@ -159,11 +159,11 @@ mod tests {
     }
 
     fn chosen(json: &str) -> String {
-        predictor_from(&config(json)).map_or("none".into(), |predictor| format!("{predictor:?}"))
+        list_policy_from(&config(json)).map_or("none".into(), |policy| format!("{policy:?}"))
     }
 
     #[test]
-    fn each_strategy_has_its_predictor() {
+    fn each_strategy_has_its_policy() {
         assert_eq!(chosen("{}"), "none");
         assert_eq!(chosen(r#"{"strategy":"prediction"}"#), "ColdStart");
         assert_eq!(

@@ -16,7 +16,7 @@ use riglm_adapters_http::{
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
-use riglm_adapters_prediction::{O200kTokenCounter, predictor_from};
+use riglm_adapters_prediction::{O200kTokenCounter, list_policy_from};
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
@@ -73,7 +73,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
-        filter: ListFilter::new(predictor_from(&config.filtering)),
+        filter: ListFilter::new(list_policy_from(&config.filtering)),
         limits: config.limits.clone(),
         search: search.clone(),
         tools: meta_tools(&config.search),

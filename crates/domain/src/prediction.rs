@@ -1,73 +1,38 @@
-//! Which tools of a list a client is shown.
+//! Which tool is called next, and which tools of a list a client is shown.
+//!
+//! An [`Engine`] learns from every call. It keeps the tools in a [`Vocabulary`], what happened in a
+//! session so far in a [`Trail`], and makes a [`Forecast`] over the tools that may be called now:
+//! experts that each look at one kind of evidence, mixed by what each was worth so far.
+//! [`Confidence`] says how far a forecast is to be trusted. Everything here is a pure computation:
+//! no I/O, no clock, no randomness.
 
-use crate::id::{ToolName, UpstreamName};
-use crate::principal::Principal;
+mod aging;
+mod confidence;
+mod counts;
+mod engine;
+mod expert;
+mod explanation;
+mod features;
+mod forecast;
+mod gate;
+mod memory;
+mod mixers;
+mod name_pattern;
+mod number;
+mod pairs;
+mod selection;
+mod softmax;
+mod tables;
+mod trail;
+mod view;
+mod vocabulary;
 
-/// What is known when a list is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct SelectionContext<'a> {
-    /// Who is asking.
-    pub principal: &'a Principal,
-    /// The upstream whose tools are listed.
-    pub upstream: &'a UpstreamName,
-}
-
-/// What to show of a list of tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// The whole list, byte for byte.
-    All,
-    /// The list without the tools at these positions, in ascending order. They stay callable.
-    Without(Vec<usize>),
-}
-
-/// A pattern of tool names: text in which `*` stands for any run of characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamePattern(String);
-
-impl NamePattern {
-    /// Returns the pattern written as `text`.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns whether the whole name fits the pattern.
-    #[must_use]
-    pub fn matches(&self, name: &ToolName) -> bool {
-        let mut rest = name.as_str();
-        let mut parts = self.0.split('*');
-        let first = parts.next().unwrap_or_default();
-        let Some(after) = rest.strip_prefix(first) else {
-            return false;
-        };
-        let Some(last) = parts.next_back() else {
-            return after.is_empty();
-        };
-        rest = after;
-        for part in parts {
-            let Some(found) = rest.find(part) else {
-                return false;
-            };
-            rest = &rest[found + part.len()..];
-        }
-        rest.ends_with(last)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fits(pattern: &str, name: &str) -> bool {
-        NamePattern::new(pattern).matches(&name.into())
-    }
-
-    #[test]
-    fn patterns_match_whole_names() {
-        assert!(fits("echo", "echo") && !fits("echo", "echo2") && !fits("echo", "an-echo"));
-        assert!(fits("get_*", "get_") && fits("get_*", "get_x") && !fits("get_*", "forget_x"));
-        assert!(fits("*_x", "a_x") && fits("*", "") && fits("a*b*c", "aXbXbc"));
-        assert!(!fits("ab*ba", "aba"));
-    }
-}
+pub use confidence::{Band, Bands, Confidence, ConfidenceMeasure, similarity_confidence};
+pub use engine::{Engine, Lesson, Method, SnapshotError, Upkeep};
+pub use expert::{Expert, text_scores};
+pub use explanation::{Explanation, ScoreTerm};
+pub use forecast::Forecast;
+pub use name_pattern::NamePattern;
+pub use selection::{Selection, SelectionContext};
+pub use trail::{Party, TextEvidence, Trail};
+pub use vocabulary::{Slot, Vocabulary};

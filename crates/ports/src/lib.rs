@@ -13,6 +13,8 @@ pub mod downstream;
 pub mod encoder;
 #[cfg(feature = "fake")]
 pub mod fake;
+pub mod list_policy;
 pub mod predictor;
+
 pub mod token_counter;
 pub mod upstream;

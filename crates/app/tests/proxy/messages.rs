@@ -9,14 +9,14 @@ use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, SessionRepository};
 use riglm_ports::downstream::Route;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 
 use crate::scene::{Scene, Setup, call, id};
 
 #[derive(Debug)]
 struct HidesB;
 
-impl Predictor for HidesB {
+impl ListPolicy for HidesB {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         Selection::Without(
             (0..tools.len())
@@ -29,7 +29,7 @@ impl Predictor for HidesB {
 #[tokio::test]
 async fn a_list_is_recorded_whole_and_shown_filtered_and_hidden_tools_are_callable() {
     let scene = Setup {
-        predictor: Some(Arc::new(HidesB)),
+        policy: Some(Arc::new(HidesB)),
         ..Setup::default()
     }
     .scene();

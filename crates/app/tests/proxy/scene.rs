@@ -19,7 +19,7 @@ use riglm_domain::protocol::Transport;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 use riglm_ports::upstream::UpstreamConnector;
 
 pub(crate) const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
@@ -38,7 +38,7 @@ pub(crate) struct Scene {
 pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
-    pub(crate) predictor: Option<Arc<dyn Predictor>>,
+    pub(crate) policy: Option<Arc<dyn ListPolicy>>,
     /// The store where the records are read; it is the journal itself if there is no other.
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) journal: Option<Arc<dyn Journal>>,
@@ -71,7 +71,7 @@ impl Setup {
             upstreams: vec![configured],
             naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
-            filter: ListFilter::new(self.predictor),
+            filter: ListFilter::new(self.policy),
             limits: self.limits,
             search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
                 Arc::new(WordCounter),

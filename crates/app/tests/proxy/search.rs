@@ -15,7 +15,7 @@ use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::record::Record;
 use riglm_ports::fake::RecordingClient;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setup};
@@ -28,7 +28,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","para
 #[derive(Debug)]
 struct Hiding;
 
-impl Predictor for Hiding {
+impl ListPolicy for Hiding {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
         Selection::Without((0..tools.len()).filter(is_hidden).collect())
@@ -37,7 +37,7 @@ impl Predictor for Hiding {
 
 fn setup() -> Setup {
     Setup {
-        predictor: Some(Arc::new(Hiding)),
+        policy: Some(Arc::new(Hiding)),
         search: Some(NAME),
         ..Setup::default()
     }

@@ -9,7 +9,7 @@ use riglm_app::proxy::{Naming, Unavailable};
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::fake::ScriptedUpstream;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 use riglm_ports::upstream::UpstreamError;
 use serde_json::json;
 
@@ -181,7 +181,7 @@ async fn malformed_and_double_entries_leave_the_good_ones() {
 #[derive(Debug)]
 struct Without(&'static str);
 
-impl Predictor for Without {
+impl ListPolicy for Without {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         let positions = (0..tools.len()).filter(|at| tools[*at].as_str() == self.0);
         Selection::Without(positions.collect())

@@ -10,7 +10,7 @@ use riglm_domain::id::ToolName;
 use riglm_domain::invocation::ToolSource;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_domain::record::Record;
-use riglm_ports::predictor::Predictor;
+use riglm_ports::list_policy::ListPolicy;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setup, lists, names, upstream};
@@ -21,7 +21,7 @@ const NAME: &str = "search_available_tools";
 #[derive(Debug)]
 struct Hiding;
 
-impl Predictor for Hiding {
+impl ListPolicy for Hiding {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {
         let is_hidden = |position: &usize| tools[*position].as_str().starts_with("hidden_");
         Selection::Without((0..tools.len()).filter(is_hidden).collect())

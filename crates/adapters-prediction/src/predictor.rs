@@ -1,0 +1,149 @@
+//! Predictors of the next tool, by the names under which they are configured.
+
+mod config;
+
+pub use config::{BandsConfig, PredictionConfig, PredictorName};
+
+use jiff::Timestamp;
+use riglm_domain::prediction::{
+    Engine, Explanation, Forecast, Lesson, Slot, SnapshotError, TextEvidence, Trail, Upkeep,
+    Vocabulary,
+};
+use riglm_domain::tool::ToolRef;
+use riglm_ports::predictor::Predictor;
+
+/// The engine of the domain under the name of what it predicts with.
+#[derive(Clone, Debug)]
+struct Learning {
+    name: PredictorName,
+    engine: Engine,
+}
+
+/// Returns a predictor that learned nothing yet: the one with this name, with the numbers of the
+/// configuration.
+#[must_use]
+pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dyn Predictor> {
+    Box::new(Learning {
+        name,
+        engine: Engine::new(name.method(), config.half_life_days),
+    })
+}
+
+/// Returns the predictor that the configuration asks for; it learned nothing yet.
+#[must_use]
+pub fn predictor_from(config: &PredictionConfig) -> Box<dyn Predictor> {
+    predictor_named(config.predictor, config)
+}
+
+impl Predictor for Learning {
+    fn name(&self) -> &'static str {
+        self.name.as_str()
+    }
+
+    fn vocabulary(&self) -> &Vocabulary {
+        self.engine.vocabulary()
+    }
+
+    fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
+        self.engine.intern(tool)
+    }
+
+    fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast {
+        self.engine.predict(trail, candidates)
+    }
+
+    fn explain(&self, trail: &Trail, candidates: &[Slot], tool: Slot) -> Option<Explanation> {
+        self.engine.explain(trail, candidates, tool)
+    }
+
+    fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64> {
+        self.engine.similarities(trail, text)
+    }
+
+    fn learn(&mut self, trail: &mut Trail, candidates: &[Slot], called: Slot, lesson: Lesson) {
+        self.engine.learn(trail, candidates, called, lesson);
+    }
+
+    fn end_session(&mut self, trail: &Trail) {
+        self.engine.end_session(trail);
+    }
+
+    fn upkeep(&mut self, now: Timestamp) -> Upkeep {
+        self.engine.upkeep(now)
+    }
+
+    fn format(&self) -> u32 {
+        Engine::FORMAT
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>, SnapshotError> {
+        self.engine.snapshot()
+    }
+
+    fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), SnapshotError> {
+        self.engine.restore(format, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::id::UpstreamName;
+    use riglm_domain::prediction::Party;
+    use riglm_domain::principal::Principal;
+
+    use super::*;
+
+    fn tool(name: &str) -> ToolRef {
+        ToolRef {
+            upstream: UpstreamName::parse("notes").unwrap(),
+            tool: name.into(),
+        }
+    }
+
+    #[test]
+    fn each_predictor_learns_what_is_called_and_survives_a_restart() {
+        let config = PredictionConfig::default();
+        for name in PredictorName::ALL {
+            let mut predictor = predictor_named(name, &config);
+            assert_eq!(predictor.name(), name.as_str());
+            let tools: Vec<Slot> = ["read", "write", "list", "drop"]
+                .map(|name| predictor.intern(&tool(name)).unwrap())
+                .to_vec();
+            let party = Party::new(&Principal::local(), "client");
+            for _ in 0..5 {
+                let mut trail = Trail::new(party);
+                for called in [2, 0, 0] {
+                    predictor.learn(&mut trail, &tools, tools[called], Lesson::Everything);
+                }
+                predictor.end_session(&trail);
+            }
+            let mut trail = Trail::new(party);
+            trail.push(tools[2]);
+            let forecast = predictor.predict(&trail, &tools);
+            assert!((forecast.mass(4) - 1.0).abs() < 1e-9, "{name}");
+            let dropped = forecast.probability(tools[3]);
+            let is_silent = matches!(
+                name,
+                PredictorName::ContextKnn | PredictorName::Text | PredictorName::Time
+            );
+            assert!(
+                is_silent || forecast.probability(tools[0]) > dropped,
+                "{name}"
+            );
+            let bytes = predictor.snapshot().unwrap();
+            let mut again = predictor_named(name, &config);
+            again.restore(predictor.format(), &bytes).unwrap();
+            assert_eq!(again.predict(&trail, &tools), forecast, "{name}");
+            let explained = again.explain(&trail, &tools, tools[0]).unwrap();
+            assert!((explained.score.value - explained.probability.ln()).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_configuration_names_the_predictor() {
+        let config: PredictionConfig =
+            serde_json::from_str(r#"{"predictor":"markov","half_life_days":7.5}"#).unwrap();
+        assert_eq!(predictor_from(&config).name(), "markov");
+        assert_eq!(predictor_from(&PredictionConfig::default()).name(), "mix");
+    }
+}

@@ -1,0 +1,208 @@
+mod laws;
+mod poisoning;
+
+use super::*;
+use crate::id::UpstreamName;
+use crate::prediction::trail::Party;
+use crate::principal::Principal;
+
+fn tool(server: usize, name: &str) -> ToolRef {
+    ToolRef {
+        upstream: UpstreamName::parse(&format!("s{server}")).unwrap(),
+        tool: name.into(),
+    }
+}
+
+fn party(principal: &str) -> Party {
+    Party::new(&Principal::named(principal), "client")
+}
+
+/// An engine that knows some tools on three servers.
+fn engine(n_tools: usize) -> (Engine, Vec<Slot>) {
+    let mut engine = Engine::new(Method::Mix, 30.0);
+    let slots = (0..n_tools)
+        .map(|n| engine.intern(&tool(n % 3, &format!("tool_{n}"))).unwrap())
+        .collect();
+    (engine, slots)
+}
+
+fn play(engine: &mut Engine, slots: &[Slot], who: &str, calls: &[usize]) {
+    let mut trail = Trail::new(party(who));
+    for call in calls {
+        engine.learn(&mut trail, slots, slots[*call], Lesson::Everything);
+    }
+    engine.end_session(&trail);
+}
+
+fn trail(slots: &[Slot], who: &str, calls: &[usize]) -> Trail {
+    let mut trail = Trail::new(party(who));
+    for call in calls {
+        trail.push(slots[*call]);
+    }
+    trail
+}
+
+fn best(engine: &Engine, trail: &Trail, slots: &[Slot]) -> usize {
+    engine.predict(trail, slots).ranked()[0].0.index()
+}
+
+#[test]
+fn a_workflow_that_was_seen_is_predicted() {
+    let (mut engine, slots) = engine(12);
+    for _ in 0..8 {
+        play(&mut engine, &slots, "a", &[3, 4, 4, 5, 9]);
+        play(&mut engine, &slots, "a", &[7, 1, 2]);
+    }
+    assert!([3, 7].contains(&best(&engine, &trail(&slots, "a", &[]), &slots)));
+    assert_eq!(best(&engine, &trail(&slots, "a", &[3]), &slots), 4);
+    assert_eq!(best(&engine, &trail(&slots, "a", &[3, 4, 4]), &slots), 5);
+    assert_eq!(best(&engine, &trail(&slots, "a", &[7, 1]), &slots), 2);
+    let after = trail(&slots, "a", &[3]);
+    assert!(engine.predict(&after, &slots).mass(3) > 0.8);
+}
+
+#[test]
+fn somebody_new_is_predicted_from_what_others_did() {
+    let (mut engine, slots) = engine(12);
+    for who in ["a", "b", "c"] {
+        for _ in 0..4 {
+            play(&mut engine, &slots, who, &[3, 4, 5]);
+        }
+    }
+    assert_eq!(best(&engine, &trail(&slots, "new", &[3]), &slots), 4);
+    for _ in 0..4 {
+        play(&mut engine, &slots, "other", &[3, 8, 5]);
+    }
+    assert_eq!(best(&engine, &trail(&slots, "other", &[3]), &slots), 8);
+    assert_eq!(best(&engine, &trail(&slots, "a", &[3]), &slots), 4);
+}
+
+#[test]
+fn a_tool_that_vanished_is_no_candidate_and_keeps_its_history() {
+    let (mut engine, slots) = engine(6);
+    for _ in 0..5 {
+        play(&mut engine, &slots, "a", &[1, 2]);
+    }
+    let after = trail(&slots, "a", &[1]);
+    let without: Vec<Slot> = slots
+        .iter()
+        .copied()
+        .filter(|slot| slot.index() != 2)
+        .collect();
+    let forecast = engine.predict(&after, &without);
+    assert_eq!(forecast.rank(slots[2]), None);
+    assert!(forecast.probability(slots[2]).abs() < 1e-12);
+    play(&mut engine, &without, "a", &[1, 0]);
+    assert_eq!(best(&engine, &after, &slots), 2);
+}
+
+#[test]
+fn text_that_was_used_before_and_scores_speak_for_tools() {
+    let (mut engine, slots) = engine(9);
+    let said = |text: &str| {
+        let mut trail = Trail::new(party("a"));
+        trail.set_text(TextEvidence::new(text));
+        trail
+    };
+    for _ in 0..4 {
+        for (text, calls) in [
+            ("send the weekly report", [6, 7]),
+            ("book a flight", [1, 2]),
+        ] {
+            let mut trail = said(text);
+            for call in calls {
+                engine.learn(&mut trail, &slots, slots[call], Lesson::Everything);
+            }
+            engine.end_session(&trail);
+        }
+    }
+    assert_eq!(
+        best(&engine, &said("the report of the week, send it"), &slots),
+        6
+    );
+    assert_eq!(best(&engine, &said("a flight"), &slots), 1);
+    assert!(engine.similarities(&said(""), &TextEvidence::new("a flight"))[0] > 0.9);
+    let (fresh, slots) = self::engine(9);
+    let mut scored = Trail::new(party("a"));
+    let fits = [(slots[5], 0.9), (slots[6], f64::NAN), (slots[7], 0.1)];
+    scored.set_text(TextEvidence::new("x").with_scores(fits));
+    assert_eq!(best(&fresh, &scored, &slots), 5);
+}
+
+#[test]
+fn what_is_long_ago_counts_less() {
+    let at = |day: i64| Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap();
+    let (mut engine, slots) = engine(6);
+    for (day, calls) in [(0, [1, 2]), (0, [1, 2]), (0, [1, 2]), (150, [1, 3])] {
+        let mut trail = Trail::new(party("a"));
+        trail.set_time(at(day));
+        for call in calls {
+            engine.learn(&mut trail, &slots, slots[call], Lesson::Everything);
+        }
+    }
+    assert_eq!(best(&engine, &trail(&slots, "a", &[1]), &slots), 3);
+    let before = engine.upkeep(at(150)).n_contexts;
+    assert!(engine.upkeep(at(2_000)).n_contexts < before);
+}
+
+#[test]
+fn what_is_learned_of_weights_alone_leaves_the_tools_as_they_were() {
+    let (mut engine, slots) = engine(6);
+    play(&mut engine, &slots, "a", &[1, 2, 3]);
+    let mut weights = engine.clone();
+    let (mut kept, mut left) = (trail(&slots, "a", &[1]), trail(&slots, "a", &[1]));
+    weights.learn(&mut kept, &slots, slots[5], Lesson::Weights);
+    engine.learn(&mut left, &slots, slots[5], Lesson::Nothing);
+    assert_eq!(kept, left);
+    let frequency = |engine: &Engine| {
+        let mut single = engine.clone();
+        single.method = Method::Expert(Expert::Frequency);
+        single.predict(&kept, &slots)
+    };
+    assert_eq!(frequency(&weights), frequency(&engine));
+    assert_ne!(
+        weights.predict(&kept, &slots),
+        engine.predict(&left, &slots)
+    );
+}
+
+#[test]
+fn the_reasons_are_in_words() {
+    let (mut engine, slots) = engine(9);
+    for _ in 0..6 {
+        play(&mut engine, &slots, "a", &[3, 4, 5]);
+    }
+    let after = trail(&slots, "a", &[3]);
+    let explained = engine.explain(&after, &slots, slots[4]).unwrap();
+    assert!(
+        explained.sentence.contains("`tool_3` in 6 of 6 cases"),
+        "{}",
+        explained.sentence
+    );
+    assert!(engine.explain(&after, &slots[..3], slots[4]).is_none());
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
+    let (mut engine, slots) = engine(6);
+    play(&mut engine, &slots, "a", &[1, 2, 3, 1]);
+    let bytes = engine.snapshot().unwrap();
+    let (mut other, _) = self::engine(2);
+    let before = other.snapshot().unwrap();
+    assert!(matches!(
+        other.restore(Engine::FORMAT + 1, &bytes),
+        Err(SnapshotError::Format { .. })
+    ));
+    assert!(matches!(
+        other.restore(Engine::FORMAT, &bytes[..bytes.len() - 9]),
+        Err(SnapshotError::Damaged(_))
+    ));
+    engine.state.memories.entry(0).or_default().learn_nonsense();
+    let unsound = engine.snapshot().unwrap();
+    assert!(matches!(
+        other.restore(Engine::FORMAT, &unsound),
+        Err(SnapshotError::Unsound)
+    ));
+    assert_eq!(other.snapshot().unwrap(), before);
+    assert!(other.restore(Engine::FORMAT, &bytes).is_ok());
+}

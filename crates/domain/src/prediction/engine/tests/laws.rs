@@ -1,0 +1,184 @@
+//! What holds for any history.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Call(usize),
+    End,
+    Text(String),
+    Wait(u32),
+    NewTool,
+    Other,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => (0..8_usize).prop_map(Event::Call),
+        2 => Just(Event::End),
+        1 => "[a-c]{1,2}( [a-c]{1,2}){0,3}".prop_map(Event::Text),
+        1 => (0..40_000_000_u32).prop_map(Event::Wait),
+        1 => Just(Event::NewTool),
+        1 => Just(Event::Other),
+    ]
+}
+
+/// Sessions of two principals that take turns.
+struct Life {
+    engine: Engine,
+    slots: Vec<Slot>,
+    trails: [Trail; 2],
+    at: i64,
+}
+
+impl Life {
+    fn new(method: Method) -> Self {
+        let (mut engine, slots) = engine(4);
+        engine.method = method;
+        Self {
+            engine,
+            slots,
+            trails: [Trail::new(party("a")), Trail::new(party("b"))],
+            at: 1_800_000_000,
+        }
+    }
+
+    fn step(&mut self, event: &Event) {
+        match event {
+            Event::Call(call) => {
+                let slot = self.slots[call % self.slots.len()];
+                let trail = &mut self.trails[0];
+                self.engine
+                    .learn(trail, &self.slots, slot, Lesson::Everything);
+            }
+            Event::End => {
+                self.engine.end_session(&self.trails[0]);
+                self.trails[0] = Trail::new(self.trails[0].party);
+            }
+            Event::Text(text) => {
+                let scores = [(self.slots[text.len() % self.slots.len()], 0.5)];
+                self.trails[0].set_text(TextEvidence::new(text).with_scores(scores));
+            }
+            Event::Wait(seconds) => {
+                self.at += i64::from(*seconds);
+                self.trails[0].set_time(Timestamp::from_second(self.at).unwrap());
+            }
+            Event::NewTool => {
+                let n = self.slots.len();
+                let slot = self
+                    .engine
+                    .intern(&tool(n % 4, &format!("tool_{n}")))
+                    .unwrap();
+                self.slots.push(slot);
+            }
+            Event::Other => self.trails.swap(0, 1),
+        }
+    }
+
+    fn forecast(&self) -> Forecast {
+        self.engine.predict(&self.trails[0], &self.slots)
+    }
+}
+
+fn method() -> impl Strategy<Value = Method> {
+    prop_oneof![
+        3 => Just(Method::Mix),
+        1 => Just(Method::CooccurrenceWithFallback),
+        2 => (0..Expert::ALL.len()).prop_map(|at| Method::Expert(Expert::ALL[at])),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn probabilities_sum_to_one_and_explanations_to_their_logarithm(
+        events in proptest::collection::vec(event(), 0..60),
+        method in method(),
+    ) {
+        let mut life = Life::new(method);
+        for event in &events {
+            life.step(event);
+        }
+        let forecast = life.forecast();
+        let p = |(_, p): &(Slot, f64)| *p;
+        prop_assert_eq!(forecast.ranked().len(), life.slots.len());
+        prop_assert!(forecast.ranked().iter().all(|it| p(it).is_finite() && p(it) >= 0.0));
+        let sum: f64 = forecast.ranked().iter().map(p).sum();
+        prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
+        for (slot, p) in forecast.ranked().iter().take(3) {
+            let explained = life.engine.explain(&life.trails[0], &life.slots, *slot).unwrap();
+            let parts: f64 = explained.score.parts.iter().map(leaves).sum();
+            prop_assert!((explained.probability - p).abs() < 1e-12);
+            prop_assert!((explained.score.value - p.ln()).abs() < 1e-9);
+            prop_assert!((parts - explained.score.value).abs() < 1e-9);
+            prop_assert!(!explained.sentence.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_snapshot_in_the_middle_changes_not_one_bit(
+        events in proptest::collection::vec(event(), 0..60),
+        half in 0..60_usize,
+    ) {
+        let mut whole = Life::new(Method::Mix);
+        let mut halves = Life::new(Method::Mix);
+        for (at, event) in events.iter().enumerate() {
+            whole.step(event);
+            halves.step(event);
+            if at == half {
+                let bytes = halves.engine.snapshot().unwrap();
+                halves.engine = Engine::new(Method::Mix, 1.0);
+                halves.engine.restore(Engine::FORMAT, &bytes).unwrap();
+            }
+            prop_assert_eq!(whole.forecast(), halves.forecast());
+        }
+        prop_assert_eq!(whole.engine.snapshot().unwrap(), halves.engine.snapshot().unwrap());
+    }
+
+    #[test]
+    fn predicting_changes_nothing_and_neither_do_order_and_repetition_of_candidates(
+        events in proptest::collection::vec(event(), 0..40),
+        method in method(),
+    ) {
+        let mut life = Life::new(method);
+        for event in &events {
+            life.step(event);
+        }
+        let before = life.engine.snapshot().unwrap();
+        let forecast = life.forecast();
+        let mut candidates = life.slots.clone();
+        candidates.reverse();
+        candidates.push(life.slots[0]);
+        candidates.push(Slot(u32::MAX));
+        prop_assert_eq!(&forecast, &life.engine.predict(&life.trails[0], &candidates));
+        prop_assert_eq!(before, life.engine.snapshot().unwrap());
+        let equal = forecast.ranked().windows(2).filter(|pair| pair[0].1 <= pair[1].1);
+        for pair in equal {
+            prop_assert!(pair[0].0 < pair[1].0);
+        }
+    }
+}
+
+fn leaves(term: &crate::prediction::ScoreTerm) -> f64 {
+    if term.parts.is_empty() {
+        term.value
+    } else {
+        term.parts.iter().map(leaves).sum()
+    }
+}
+
+#[test]
+fn a_trail_of_another_vocabulary_does_no_harm() {
+    let (engine, slots) = engine(3);
+    let mut foreign = Trail::new(party("a"));
+    for number in [70, 71, 70] {
+        foreign.push(Slot(number));
+    }
+    let forecast = engine.predict(&foreign, &slots);
+    assert_eq!(forecast.ranked().len(), 3);
+    assert!((forecast.mass(3) - 1.0).abs() < 1e-9);
+    assert_eq!(engine.predict(&foreign, &[]).ranked(), []);
+}

@@ -1,0 +1,238 @@
+//! What else tells whether a tool is used for the first time now.
+
+use super::number::real;
+use super::softmax::Rows;
+use super::view::View;
+use super::vocabulary::{Slot, Vocabulary};
+
+/// A property of a tool, next to what the experts say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feature {
+    /// The principal never used it.
+    NeverUsed,
+    /// The session used its server.
+    ServerInSession,
+    /// The last call went to its server.
+    LastServer,
+    /// How well it fits the text, in standard deviations.
+    Fit,
+    /// How many different tools of its server the session used, as `ln(1 + n)`.
+    ToolsOfServer,
+    /// The call before the last tool went to its server.
+    ServerBefore,
+    /// How alike its name and that of the last tool are.
+    LikeLast,
+    /// How alike its name and the most similar one of the session are.
+    LikeUsed,
+    /// The principal never used it, and the last call went to its server.
+    NeverUsedLastServer,
+    /// The principal never used it, and the session used its server.
+    NeverUsedServerInSession,
+    /// The principal never used its server.
+    NeverUsedServer,
+    /// The principal never used it: how well it fits.
+    NeverUsedFit,
+    /// The session used its server: how well it fits.
+    ServerInSessionFit,
+    /// How many tools of its server the session did not use, as `ln(n) / 3`.
+    ToolsLeft,
+}
+
+impl Feature {
+    /// All features in the order of their rows, with the weights that they have before any was
+    /// learned: see [`super::expert::Expert::start_weights`].
+    pub(super) const ALL: [(Self, f64); 14] = [
+        (Self::NeverUsed, 0.5),
+        (Self::ServerInSession, 0.4),
+        (Self::LastServer, 0.3),
+        (Self::Fit, 0.1),
+        (Self::ToolsOfServer, 0.3),
+        (Self::ServerBefore, 0.2),
+        (Self::LikeLast, 0.5),
+        (Self::LikeUsed, 0.4),
+        (Self::NeverUsedLastServer, 0.5),
+        (Self::NeverUsedServerInSession, 0.7),
+        (Self::NeverUsedServer, -0.1),
+        (Self::NeverUsedFit, 0.3),
+        (Self::ServerInSessionFit, 0.0),
+        (Self::ToolsLeft, -0.3),
+    ];
+
+    /// Returns the name under which the feature is shown.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::NeverUsed => "never_used",
+            Self::ServerInSession => "server_in_session",
+            Self::LastServer => "last_server",
+            Self::Fit => "fit",
+            Self::ToolsOfServer => "tools_of_server",
+            Self::ServerBefore => "server_before",
+            Self::LikeLast => "name_like_last",
+            Self::LikeUsed => "name_like_used",
+            Self::NeverUsedLastServer => "never_used_last_server",
+            Self::NeverUsedServerInSession => "never_used_server_in_session",
+            Self::NeverUsedServer => "never_used_server",
+            Self::NeverUsedFit => "never_used_fit",
+            Self::ServerInSessionFit => "server_in_session_fit",
+            Self::ToolsLeft => "tools_left",
+        }
+    }
+
+    /// Returns in words what the feature says of a tool that it speaks for.
+    pub(super) fn evidence(self, view: &View<'_>, slot: Slot) -> Option<String> {
+        let server = || view.vocabulary.tool(slot).map(|tool| &tool.upstream);
+        Some(match self {
+            Self::ServerInSession
+            | Self::LastServer
+            | Self::ToolsOfServer
+            | Self::ServerBefore
+            | Self::NeverUsedLastServer
+            | Self::NeverUsedServerInSession => format!("server `{}` in use", server()?),
+            Self::LikeLast | Self::LikeUsed => "its name is like those in use".into(),
+            Self::Fit | Self::NeverUsedFit | Self::ServerInSessionFit => "fits the text".into(),
+            Self::NeverUsed | Self::NeverUsedServer => "never used so far".into(),
+            Self::ToolsLeft => return None,
+        })
+    }
+}
+
+/// How many of the tools of a session names are compared with, the newest ones.
+const MAX_COMPARED: usize = 8;
+
+/// Adds a row for each feature, over the slots in `new`, which may be used for the first time now.
+/// `fits` are the logarithms of what the text says of each slot, where a text is known.
+pub(super) fn push(view: &View<'_>, fits: Option<Vec<f64>>, new: &[usize], rows: &mut Rows) {
+    let vocabulary = view.vocabulary;
+    let mut servers = vec![Server::default(); vocabulary.n_servers()];
+    let number = |slot: Slot| vocabulary.server(slot).map(|server| server as usize);
+    for used in view.trail.used.iter().filter_map(|used| number(used.slot)) {
+        servers[used].n_used += 1.0;
+    }
+    let mut before = view.trail.changes.iter().rev();
+    if let Some(last) = before.next().copied().and_then(number) {
+        servers[last].is_last = 1.0;
+    }
+    if let Some(before) = before.next().copied().and_then(number) {
+        servers[before].is_before = 1.0;
+    }
+    for slot in new {
+        servers[vocabulary.server_of()[*slot] as usize].n_left += 1.0;
+    }
+    let is_used = |slot: u32| {
+        let own = view
+            .own
+            .is_some_and(|own| own.pairs.n_sessions(slot, 1.0) > 0.0);
+        f64::from(u8::from(own))
+    };
+    let never: Vec<f64> = (0..)
+        .take(view.n())
+        .map(|slot| 1.0 - is_used(slot))
+        .collect();
+    for (server, never) in vocabulary.server_of().iter().zip(&never) {
+        servers[*server as usize].is_known |= *never < 0.5;
+    }
+    let fits = fits.map_or_else(|| vec![0.0; view.n()], standardised);
+    let likeness = Likeness::new(view);
+    let values: Vec<[f64; Feature::ALL.len()]> = (new.iter().copied())
+        .map(|slot| {
+            let server = &servers[vocabulary.server_of()[slot] as usize];
+            let in_session = f64::from(u8::from(server.n_used > 0.0));
+            let (never, fit) = (never[slot], fits[slot]);
+            let (like_last, like_used) = likeness.of(view.vocabulary, slot);
+            [
+                never,
+                in_session,
+                server.is_last,
+                fit,
+                server.n_used.ln_1p(),
+                server.is_before,
+                like_last,
+                like_used,
+                never * server.is_last,
+                never * in_session,
+                f64::from(u8::from(!server.is_known)),
+                never * fit,
+                in_session * fit,
+                server.n_left.max(1.0).ln() / 3.0,
+            ]
+        })
+        .collect();
+    for feature in 0..Feature::ALL.len() {
+        rows.push(values.iter().map(|values| values[feature]));
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Server {
+    n_used: f64,
+    n_left: f64,
+    is_last: f64,
+    is_before: f64,
+    is_known: bool,
+}
+
+fn standardised(mut values: Vec<f64>) -> Vec<f64> {
+    let n = real(values.len().max(1));
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / n;
+    let deviation = variance.sqrt() + 1e-6;
+    for value in &mut values {
+        *value = (*value - mean) / deviation;
+    }
+    values
+}
+
+/// How alike the names of tools are to those of the session: the cosine of their words.
+struct Likeness {
+    /// For each word a bit for each compared tool that has it, the last tool first.
+    tools_with: Vec<u8>,
+    /// What a shared word counts for each compared tool: one by the root of its number of words.
+    counts: Vec<f64>,
+}
+
+impl Likeness {
+    fn new(view: &View<'_>) -> Self {
+        let mut compared: Vec<Slot> = view.trail.last().into_iter().collect();
+        for used in view.trail.used.iter().rev() {
+            if compared.len() < MAX_COMPARED && !compared.contains(&used.slot) {
+                compared.push(used.slot);
+            }
+        }
+        let mut tools_with = vec![0; view.vocabulary.n_words()];
+        let mut counts = Vec::with_capacity(compared.len());
+        for (at, slot) in compared.into_iter().enumerate() {
+            let words = view.vocabulary.words_of(slot);
+            for word in words {
+                tools_with[*word as usize] |= 1 << at;
+            }
+            counts.push(1.0 / real(words.len().max(1)).sqrt());
+        }
+        Self { tools_with, counts }
+    }
+
+    /// Returns how alike the name is to that of the last tool, and to the most similar one.
+    fn of(&self, vocabulary: &Vocabulary, slot: usize) -> (f64, f64) {
+        let words = vocabulary.words_of_index(slot);
+        let mut shared = [0.0; MAX_COMPARED];
+        for word in words {
+            let mut tools = self.tools_with[*word as usize];
+            while tools != 0 {
+                shared[tools.trailing_zeros() as usize] += 1.0;
+                tools &= tools - 1;
+            }
+        }
+        let root = real(words.len().max(1)).sqrt();
+        let cosine = |at: usize| shared[at] * self.counts[at] / root;
+        let best = (0..self.counts.len()).map(cosine).fold(0.0, f64::max);
+        let last = if self.counts.is_empty() {
+            0.0
+        } else {
+            cosine(0)
+        };
+        (last, best)
+    }
+}

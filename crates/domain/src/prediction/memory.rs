@@ -1,0 +1,247 @@
+//! What was done in earlier sessions, and after which texts.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::number::{real, short};
+use super::trail::{Episode, TextEvidence, Trail};
+use crate::embedding::Embedding;
+
+/// A text that was given, and the tools that were used then with their shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Remembered {
+    words: Vec<u64>,
+    vector: Option<Embedding>,
+    used: Vec<(u32, f32)>,
+}
+
+/// The sessions and texts of one principal, the newest ones. They are nobody else's business: no
+/// other principal is predicted from them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    /// The tools of each session in the order of their first calls.
+    sessions: VecDeque<Vec<u32>>,
+    texts: VecDeque<Remembered>,
+    /// The number of the first text: they are numbered as they come.
+    n_forgotten: u32,
+    /// The numbers of the texts that have a word, ascending.
+    texts_with: BTreeMap<u64, VecDeque<u32>>,
+}
+
+impl Memory {
+    const MAX_SESSIONS: usize = 1_000;
+    const MAX_TEXTS: usize = 300;
+    /// The most tools that are remembered of a session or a text.
+    const MAX_TOOLS: usize = 64;
+    /// How many of the nearest texts count.
+    const N_NEIGHBOURS: usize = 10;
+    /// How much likelier a tool is in a session like this one than anywhere.
+    const GAIN: f64 = 4.0;
+    /// What a tool further back counts of the one after it, for where a session stands.
+    const FADING: f64 = 0.8;
+    /// What a tool counts of the one before it, of those that followed.
+    const FOLLOWING: f64 = 0.6;
+
+    /// Remembers a session that ended.
+    pub(super) fn learn(&mut self, trail: &Trail) {
+        if trail.used.is_empty() {
+            return;
+        }
+        if self.sessions.len() >= Self::MAX_SESSIONS {
+            self.sessions.pop_front();
+        }
+        let tools = trail.used().take(Self::MAX_TOOLS).map(|slot| slot.0);
+        self.sessions.push_back(tools.collect());
+        for episode in &trail.episodes {
+            self.learn_text(episode);
+        }
+    }
+
+    fn learn_text(&mut self, episode: &Episode) {
+        if episode.text.words.is_empty() || episode.used.is_empty() {
+            return;
+        }
+        if self.texts.len() >= Self::MAX_TEXTS {
+            self.forget_text();
+        }
+        let number = u32::try_from(self.texts.len()).unwrap_or(0) + self.n_forgotten;
+        for word in &episode.text.words {
+            self.texts_with.entry(*word).or_default().push_back(number);
+        }
+        let used = episode.used.iter().take(Self::MAX_TOOLS);
+        let roots = used.map(|(slot, n)| (slot.0, f64::from(*n).sqrt()));
+        let roots: Vec<(u32, f64)> = roots.collect();
+        let total: f64 = roots.iter().map(|(_, root)| root).sum();
+        self.texts.push_back(Remembered {
+            words: episode.text.words.clone(),
+            vector: episode.text.vector.clone(),
+            used: (roots.into_iter())
+                .map(|(slot, root)| (slot, short(root / total)))
+                .collect(),
+        });
+    }
+
+    fn forget_text(&mut self) {
+        let Some(oldest) = self.texts.pop_front() else {
+            return;
+        };
+        self.n_forgotten += 1;
+        for word in oldest.words {
+            if let Some(texts) = self.texts_with.get_mut(&word) {
+                texts.pop_front();
+                if texts.is_empty() {
+                    self.texts_with.remove(&word);
+                }
+            }
+        }
+    }
+
+    /// Adds the tools of the ten nearest earlier texts to `out`, each text weighted by the cube of
+    /// its nearness: the share of the words of `text`, weighted by how rare they are, that it has,
+    /// or the cosine where that is larger. Returns whether any is near.
+    pub(super) fn nearest(&self, text: &TextEvidence, out: &mut [f64]) -> bool {
+        let near = self.neighbours(text);
+        for (nearness, at) in &near {
+            let weight = nearness.powi(3);
+            for (slot, share) in &self.texts[*at].used {
+                if let Some(value) = out.get_mut(*slot as usize) {
+                    *value += weight * f64::from(*share);
+                }
+            }
+        }
+        !near.is_empty()
+    }
+
+    /// Returns how near the ten nearest earlier texts are, from 0 to 1, the nearest first.
+    pub(super) fn similarities(&self, text: &TextEvidence) -> Vec<f64> {
+        let near = self.neighbours(text).into_iter();
+        near.map(|(nearness, _)| nearness).collect()
+    }
+
+    fn neighbours(&self, text: &TextEvidence) -> Vec<(f64, usize)> {
+        let n = real(self.texts.len());
+        let mut shared = vec![0.0; self.texts.len()];
+        let mut total = 0.0;
+        for word in &text.words {
+            let with = self.texts_with.get(word);
+            let weight = (1.0 + n / real(with.map_or(1, VecDeque::len).max(1))).ln();
+            total += weight;
+            for number in with.into_iter().flatten() {
+                let at = number.wrapping_sub(self.n_forgotten) as usize;
+                if let Some(shared) = shared.get_mut(at) {
+                    *shared += weight;
+                }
+            }
+        }
+        let mut near: Vec<(f64, usize)> = (self.texts.iter().zip(shared).enumerate())
+            .map(|(at, (known, shared))| {
+                let cosine = cosine(text.vector.as_ref(), known.vector.as_ref());
+                (
+                    f64::max(shared / f64::max(total, 1e-9), cosine).min(1.0),
+                    at,
+                )
+            })
+            .filter(|(nearness, _)| *nearness > 0.0)
+            .collect();
+        near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        near.truncate(Self::N_NEIGHBOURS);
+        near
+    }
+
+    /// Adds the tools of the earlier sessions to `out`, each session weighted by how likely it
+    /// makes the tools of the trail: `prod_a (1 + 4 / (p_a |S|))` over the tools `a` that both
+    /// have, with `p_a` the frequency. Returns whether there is any session.
+    pub(super) fn similar(&self, trail: &Trail, frequency: &[f64], out: &mut [f64]) -> bool {
+        let mut gains = vec![0.0; out.len()];
+        for used in &trail.used {
+            if let Some(gain) = gains.get_mut(used.slot.index()) {
+                *gain = Self::GAIN / frequency[used.slot.index()].max(1e-6);
+            }
+        }
+        for session in &self.sessions {
+            let (weight, _) = likelihood(session, &gains);
+            let share = weight / real(session.len().max(1));
+            for slot in session {
+                if let Some(value) = out.get_mut(*slot as usize) {
+                    *value += share;
+                }
+            }
+        }
+        !self.sessions.is_empty()
+    }
+
+    /// Adds the tools that followed in earlier sessions to `out`: those after the last one that
+    /// the session shares with the trail, the next one in full and each further one less.
+    /// Sessions are weighted as in [`Self::similar`], by the last few tools alone and the newer
+    /// ones more. Returns whether there is any session.
+    pub(super) fn following(&self, trail: &Trail, frequency: &[f64], out: &mut [f64]) -> bool {
+        let mut gains = vec![0.0; out.len()];
+        let mut fading = Self::GAIN;
+        for slot in trail.changes.iter().rev() {
+            if let Some(gain) = gains.get_mut(slot.index()) {
+                *gain = f64::max(*gain, fading / frequency[slot.index()].max(1e-6));
+            }
+            fading *= Self::FADING;
+        }
+        let mut is_used = vec![false; out.len()];
+        for used in &trail.used {
+            if let Some(is_used) = is_used.get_mut(used.slot.index()) {
+                *is_used = true;
+            }
+        }
+        for session in &self.sessions {
+            let (mut weight, at) = likelihood(session, &gains);
+            for slot in &session[at..] {
+                if is_used.get(*slot as usize) == Some(&false) {
+                    out[*slot as usize] += weight;
+                    weight *= Self::FOLLOWING;
+                }
+            }
+        }
+        !self.sessions.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn learn_nonsense(&mut self) {
+        self.texts.push_back(Remembered {
+            words: Vec::new(),
+            vector: None,
+            used: vec![(0, f32::NAN)],
+        });
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        let shares = self.texts.iter().flat_map(|text| &text.used);
+        let mut shares = shares.map(|(_, share)| *share);
+        shares.all(|share| share.is_finite() && share >= 0.0)
+    }
+}
+
+/// Returns how likely a session makes the tools that have a gain, relative to others, and the
+/// place after the last of them.
+fn likelihood(session: &[u32], gains: &[f64]) -> (f64, usize) {
+    let size = real(session.len().max(1));
+    let mut weight = 1.0;
+    let mut after = 0;
+    for (at, slot) in session.iter().enumerate() {
+        let gain = gains.get(*slot as usize).copied().unwrap_or(0.0);
+        if gain > 0.0 {
+            weight = f64::min(weight * (1.0 + gain / size), 1e200);
+            after = at + 1;
+        }
+    }
+    (weight, after)
+}
+
+/// Returns the cosine of two vectors of unit length; zero without two of the same model.
+fn cosine(a: Option<&Embedding>, b: Option<&Embedding>) -> f64 {
+    let (Some(a), Some(b)) = (a, b) else {
+        return 0.0;
+    };
+    if a.model() != b.model() || a.vector().len() != b.vector().len() {
+        return 0.0;
+    }
+    let products = a.vector().iter().zip(b.vector());
+    products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}

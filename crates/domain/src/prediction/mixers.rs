@@ -1,0 +1,213 @@
+//! The hurdle mix: first whether a tool of the session is used again, then which one.
+
+use serde::{Deserialize, Serialize};
+
+use super::expert::Expert;
+use super::features::Feature;
+use super::gate::Gate;
+use super::number::{mixed, real};
+use super::softmax::{Rows, Softmax, log_linear};
+
+/// How many sets of weights are chosen by a context each.
+pub(super) const N_SETS: usize = 6;
+
+/// What chooses the weights of a prediction. The last of `sets` is always the same: sets that were
+/// never used start from its weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contexts {
+    pub(super) sets: [u64; N_SETS],
+    pub(super) place: u64,
+}
+
+impl Contexts {
+    /// Returns the contexts of a session at a place (0: before the first call, 1: before the
+    /// fourth, 2: later), whether a text is known, the last server and tool, the number of
+    /// different tools, and how much is known of what comes next.
+    pub(super) fn new(
+        place: u64,
+        has_text: bool,
+        (server, tool): (Option<u32>, Option<u32>),
+        n_used: u64,
+        knowledge: u64,
+    ) -> Self {
+        let number = |number: Option<u32>| number.map_or(0, |number| u64::from(number) + 1);
+        Self {
+            sets: [
+                mixed(1, place + 8 * u64::from(has_text)),
+                mixed(2, number(server)),
+                mixed(3, n_used.min(9)),
+                mixed(4, knowledge),
+                mixed(5, number(tool)),
+                mixed(6, 0),
+            ],
+            place: mixed(7, place),
+        }
+    }
+}
+
+/// Distributions over a set of tools, as logarithms: of each set of weights, and of all together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mixed {
+    pub(super) parts: Rows,
+    pub(super) log_p: Vec<f64>,
+}
+
+/// Log-linear mixes with differently chosen weights, and a log-linear mix of those (a network of
+/// two layers, as in Mahoney 2005, for more than two outcomes).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Mixture {
+    sets: Vec<Softmax>,
+    pool: Softmax,
+}
+
+impl Mixture {
+    const POOL_RATE: f64 = 0.02;
+
+    fn new(start: &[f64], n_positive: usize, rate: f64) -> Self {
+        let even = vec![1.0 / real(N_SETS); N_SETS];
+        Self {
+            sets: vec![Softmax::new(start.to_vec(), n_positive, rate); N_SETS],
+            pool: Softmax::new(even, N_SETS, Self::POOL_RATE),
+        }
+    }
+
+    /// Returns the weights that a set of weights uses.
+    pub(super) fn weights(&self, set: usize, contexts: &Contexts) -> &[f64] {
+        let found = self.sets[set].weights(contexts.sets[set]);
+        found.unwrap_or_else(|| self.fresh(contexts))
+    }
+
+    /// Returns how much each set of weights counts.
+    pub(super) fn shares(&self, contexts: &Contexts) -> &[f64] {
+        (self.pool.weights(contexts.place)).unwrap_or(self.pool.start())
+    }
+
+    pub(super) fn predict(&self, contexts: &Contexts, rows: &Rows) -> Mixed {
+        let mut parts = Rows::new(rows.n_columns());
+        if rows.n_columns() == 0 {
+            return Mixed::default();
+        }
+        for at in 0..N_SETS {
+            parts.push(log_linear(self.weights(at, contexts), rows).into_iter());
+        }
+        let log_p = log_linear(self.shares(contexts), &parts);
+        Mixed { parts, log_p }
+    }
+
+    fn learn(&mut self, contexts: &Contexts, rows: &Rows, (mixed, hit): (&Mixed, usize)) {
+        let fresh = self.fresh(contexts).to_vec();
+        let even = self.pool.start().to_vec();
+        let context = (contexts.place, even.as_slice());
+        (self.pool).learn(context, &mixed.parts, (&mixed.log_p, hit));
+        for ((at, softmax), part) in (0..).zip(&mut self.sets).zip(mixed.parts.each()) {
+            let context: u64 = contexts.sets[at];
+            softmax.learn((context, &fresh), rows, (part, hit));
+        }
+    }
+
+    fn fresh(&self, contexts: &Contexts) -> &[f64] {
+        let general = &self.sets[N_SETS - 1];
+        (general.weights(contexts.sets[N_SETS - 1])).unwrap_or(general.start())
+    }
+
+    fn is_sound(&self, n_rows: usize) -> bool {
+        self.sets.len() == N_SETS
+            && self.sets.iter().all(|set| set.is_sound(n_rows))
+            && self.pool.is_sound(N_SETS)
+    }
+}
+
+/// All that is learned of how to mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Mixers {
+    /// Of tools that the session did not use yet: experts and features.
+    pub(super) first: Mixture,
+    /// Of tools that it used: experts alone.
+    pub(super) again: Mixture,
+    pub(super) gate: Gate,
+}
+
+/// What a prediction is mixed from, and what came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) contexts: Contexts,
+    /// The candidates that the session did not use yet, ascending.
+    pub(super) new: Vec<usize>,
+    /// The logarithms of the experts, then the features, over those.
+    pub(super) new_rows: Rows,
+    /// The candidates that it used, ascending.
+    pub(super) used: Vec<usize>,
+    /// The logarithms of the experts over those.
+    pub(super) used_rows: Rows,
+    pub(super) gate_inputs: Vec<f64>,
+}
+
+/// What the mixers make of a scene.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// The probability that a tool of the session is used again.
+    pub(super) repeat: f64,
+    pub(super) first: Mixed,
+    pub(super) again: Mixed,
+}
+
+impl Mixers {
+    const RATE: f64 = 0.06;
+    const GATE_RATE: f64 = 0.05;
+
+    pub(super) fn new() -> Self {
+        let starts = Expert::ALL.map(Expert::start_weights);
+        let again: Vec<f64> = starts.iter().map(|(_, again)| *again).collect();
+        let features = Feature::ALL.iter().map(|(_, start)| *start);
+        let first: Vec<f64> = (starts.iter().map(|(first, _)| *first))
+            .chain(features)
+            .collect();
+        Self {
+            first: Mixture::new(&first, starts.len(), Self::RATE),
+            again: Mixture::new(&again, starts.len(), Self::RATE),
+            gate: Gate::new(starts.len(), Self::GATE_RATE),
+        }
+    }
+
+    pub(super) fn predict(&self, scene: &Scene) -> Outcome {
+        let repeat = match (scene.used.is_empty(), scene.new.is_empty()) {
+            (true, _) => 0.0,
+            (false, true) => 1.0,
+            (false, false) => self.gate.predict(scene.contexts.place, &scene.gate_inputs),
+        };
+        Outcome {
+            repeat,
+            first: self.first.predict(&scene.contexts, &scene.new_rows),
+            again: self.again.predict(&scene.contexts, &scene.used_rows),
+        }
+    }
+
+    /// Learns which slot was called. One that is no candidate teaches nothing.
+    pub(super) fn learn(&mut self, scene: &Scene, outcome: &Outcome, slot: usize) {
+        let first = scene.new.binary_search(&slot);
+        let again = scene.used.binary_search(&slot);
+        if first.is_err() && again.is_err() {
+            return;
+        }
+        if !scene.used.is_empty() && !scene.new.is_empty() {
+            let learned = (outcome.repeat, again.is_ok());
+            let inputs = &scene.gate_inputs;
+            (self.gate).learn(scene.contexts.place, inputs, learned);
+        }
+        if let Ok(hit) = first {
+            let mixed = (&outcome.first, hit);
+            (self.first).learn(&scene.contexts, &scene.new_rows, mixed);
+        }
+        if let Ok(hit) = again {
+            let mixed = (&outcome.again, hit);
+            (self.again).learn(&scene.contexts, &scene.used_rows, mixed);
+        }
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        let n = Expert::ALL.len();
+        self.first.is_sound(n + Feature::ALL.len())
+            && self.again.is_sound(n)
+            && self.gate.is_sound(n)
+    }
+}

@@ -1,0 +1,201 @@
+//! Log-linear mixing, learned online.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Values of things by rows, each row over the same columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Rows {
+    n_columns: usize,
+    values: Vec<f64>,
+}
+
+impl Rows {
+    pub(super) fn new(n_columns: usize) -> Self {
+        Self {
+            n_columns,
+            values: Vec::new(),
+        }
+    }
+
+    /// Adds a row; what is missing of its columns is zero.
+    pub(super) fn push(&mut self, row: impl Iterator<Item = f64>) {
+        let end = self.values.len() + self.n_columns;
+        self.values.extend(row.take(self.n_columns));
+        self.values.resize(end, 0.0);
+    }
+
+    pub(super) fn n_columns(&self) -> usize {
+        self.n_columns
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks_exact(self.n_columns.max(1))
+    }
+}
+
+/// The weights of one context, with the sums of the squared gradients (`AdaGrad`, Duchi et al.
+/// 2011).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Weights {
+    of: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+/// Mixes rows of values into a distribution: `p_t = exp(w . x_t) / sum_u exp(w . x_u)` over the
+/// columns, with weights of their own for each context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Softmax {
+    start: Vec<f64>,
+    /// The first so many weights stay at zero or above.
+    n_positive: usize,
+    rate: f64,
+    weights: BTreeMap<u64, Weights>,
+}
+
+impl Softmax {
+    /// The most contexts that have weights of their own.
+    const MAX_CONTEXTS: usize = 1_000;
+    const FIRST_SQUARE: f64 = 1e-2;
+
+    pub(super) fn new(start: Vec<f64>, n_positive: usize, rate: f64) -> Self {
+        Self {
+            start,
+            n_positive,
+            rate,
+            weights: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the weights of a context, where it has any.
+    pub(super) fn weights(&self, context: u64) -> Option<&[f64]> {
+        let weights = self.weights.get(&context)?;
+        Some(&weights.of)
+    }
+
+    /// Returns the weights before any were learned.
+    pub(super) fn start(&self) -> &[f64] {
+        &self.start
+    }
+
+    /// Learns that column `hit` was called where `log_p` was predicted. A context without weights
+    /// starts with `fresh`.
+    pub(super) fn learn(
+        &mut self,
+        (context, fresh): (u64, &[f64]),
+        rows: &Rows,
+        (log_p, hit): (&[f64], usize),
+    ) {
+        let is_known = self.weights.contains_key(&context);
+        if !is_known && self.weights.len() >= Self::MAX_CONTEXTS {
+            return;
+        }
+        let weights = self.weights.entry(context).or_insert_with(|| Weights {
+            of: fresh.to_vec(),
+            squares: vec![Self::FIRST_SQUARE; fresh.len()],
+        });
+        let p: Vec<f64> = log_p.iter().map(|log_p| log_p.exp()).collect();
+        let numbers = weights.of.iter_mut().zip(&mut weights.squares);
+        for (at, ((weight, square), row)) in numbers.zip(rows.each()).enumerate() {
+            let gradient = row[hit] - dot(&p, row);
+            *square += gradient * gradient;
+            *weight += self.rate * gradient / square.sqrt();
+            if at < self.n_positive {
+                *weight = weight.max(0.0);
+            }
+        }
+    }
+
+    pub(super) fn is_sound(&self, n_rows: usize) -> bool {
+        self.start.len() == n_rows
+            && self.weights.values().all(|weights| {
+                let squares = weights.squares.iter();
+                weights.of.len() == n_rows
+                    && weights.squares.len() == n_rows
+                    && weights.of.iter().all(|weight| weight.is_finite())
+                    && squares
+                        .into_iter()
+                        .all(|square| square.is_finite() && *square > 0.0)
+            })
+    }
+}
+
+/// Returns the logarithms of the distribution that the weights make over the columns.
+pub(super) fn log_linear(weights: &[f64], rows: &Rows) -> Vec<f64> {
+    let mut z = vec![0.0; rows.n_columns()];
+    for (weight, row) in weights.iter().zip(rows.each()) {
+        if *weight != 0.0 {
+            for (z, value) in z.iter_mut().zip(row) {
+                *z += weight * value;
+            }
+        }
+    }
+    log_normalise(&mut z);
+    z
+}
+
+/// Returns the sum of the products, in four partial sums: the order is fixed, so that the result
+/// is the same everywhere.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 4];
+    let (a, b) = (a.chunks_exact(4), b.chunks_exact(4));
+    let rest: f64 = (a.remainder().iter().zip(b.remainder()))
+        .map(|(a, b)| a * b)
+        .sum();
+    for (a, b) in a.zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}
+
+/// Makes the exponentials of values sum to one.
+pub(super) fn log_normalise(z: &mut [f64]) {
+    let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
+    let shift = top + sum.ln();
+    for z in z {
+        *z -= shift;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(of: &[&[f64]]) -> Rows {
+        let mut rows = Rows::new(3);
+        for row in of {
+            rows.push(row.iter().copied());
+        }
+        rows
+    }
+
+    #[test]
+    fn a_row_that_tells_gains_weight_and_one_that_misleads_loses_it() {
+        let mut mix = Softmax::new(vec![0.5, 0.5, 0.0], 2, 0.1);
+        let rows = rows(&[&[1.0, 0.0, 0.0], &[0.0, 1.0, 1.0], &[0.0, 0.0, 1.0]]);
+        let fresh = mix.start().to_vec();
+        for _ in 0..100 {
+            let weights = mix.weights(7).unwrap_or(&fresh).to_vec();
+            let log_p = log_linear(&weights, &rows);
+            mix.learn((7, &fresh), &rows, (&log_p, 0));
+        }
+        let weights = mix.weights(7).unwrap();
+        assert!(
+            weights[0] > 1.0 && weights[1] < 1e-9 && weights[2] < -0.1,
+            "{weights:?}"
+        );
+        assert_eq!(mix.weights(8), None);
+        assert!(mix.is_sound(3) && !mix.is_sound(2));
+    }
+
+    #[test]
+    fn a_distribution_sums_to_one_however_large_the_values() {
+        let log_p = log_linear(&[3.0], &rows(&[&[1e6, -1e6]]));
+        let sum: f64 = log_p.iter().map(|log_p| log_p.exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-12 && log_p.len() == 3);
+    }
+}

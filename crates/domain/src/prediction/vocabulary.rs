@@ -1,0 +1,182 @@
+//! The tools that were ever seen, as dense numbers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::number::text_key;
+use crate::id::UpstreamName;
+use crate::retrieval::words;
+use crate::tool::ToolRef;
+
+/// The number of a tool in a [`Vocabulary`]: from 0, without gaps, and never given to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slot(pub(super) u32);
+
+impl Slot {
+    /// Returns the number as an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The tools that were ever offered or called, in the order in which they were first seen.
+///
+/// A tool whose definition vanished keeps its slot, and with it what was learned of it: it is just
+/// no candidate any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Listed", into = "Listed")]
+pub struct Vocabulary {
+    tools: Vec<ToolRef>,
+    by_tool: BTreeMap<ToolRef, Slot>,
+    server_of: Vec<u32>,
+    servers: BTreeMap<UpstreamName, u32>,
+    /// The words of each tool's name as dense numbers, each once.
+    words_of: Vec<Vec<u32>>,
+    words: BTreeMap<u64, u32>,
+}
+
+impl Vocabulary {
+    /// The most tools that are known; further ones have no slot and are never predicted.
+    pub const MAX_TOOLS: usize = 100_000;
+    /// The most words of a name that count.
+    const MAX_WORDS: usize = 16;
+
+    /// Returns the slot of a tool, a new one where it was never seen; `None` where
+    /// [`Self::MAX_TOOLS`] others were.
+    pub fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
+        if let Some(slot) = self.by_tool.get(tool) {
+            return Some(*slot);
+        }
+        if self.tools.len() >= Self::MAX_TOOLS {
+            return None;
+        }
+        let slot = Slot(u32::try_from(self.tools.len()).ok()?);
+        let n_servers = u32::try_from(self.servers.len()).ok()?;
+        let server = *(self.servers)
+            .entry(tool.upstream.clone())
+            .or_insert(n_servers);
+        let mut numbers = Vec::new();
+        for word in words(tool.tool.as_str()).iter().take(Self::MAX_WORDS) {
+            let n_words = u32::try_from(self.words.len()).ok()?;
+            let number = *self.words.entry(text_key(word)).or_insert(n_words);
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        self.server_of.push(server);
+        self.words_of.push(numbers);
+        self.tools.push(tool.clone());
+        self.by_tool.insert(tool.clone(), slot);
+        Some(slot)
+    }
+
+    /// Returns the slot of a tool, where it was seen.
+    #[must_use]
+    pub fn slot(&self, tool: &ToolRef) -> Option<Slot> {
+        self.by_tool.get(tool).copied()
+    }
+
+    /// Returns the tool in a slot; `None` for a slot of another vocabulary.
+    #[must_use]
+    pub fn tool(&self, slot: Slot) -> Option<&ToolRef> {
+        self.tools.get(slot.index())
+    }
+
+    /// Returns how many tools were ever seen.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Returns whether no tool was seen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub(super) fn n_servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Returns the number of the server of a tool.
+    pub(super) fn server(&self, slot: Slot) -> Option<u32> {
+        self.server_of.get(slot.index()).copied()
+    }
+
+    /// Returns the number of the server of each tool.
+    pub(super) fn server_of(&self) -> &[u32] {
+        &self.server_of
+    }
+
+    /// Returns how many different words names have.
+    pub(super) fn n_words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Returns the words of a tool's name.
+    pub(super) fn words_of(&self, slot: Slot) -> &[u32] {
+        self.words_of_index(slot.index())
+    }
+
+    pub(super) fn words_of_index(&self, slot: usize) -> &[u32] {
+        self.words_of.get(slot).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A vocabulary as it is written down: the tools in their order.
+#[derive(Serialize, Deserialize)]
+struct Listed(Vec<ToolRef>);
+
+impl From<Listed> for Vocabulary {
+    fn from(listed: Listed) -> Self {
+        let mut vocabulary = Self::default();
+        for tool in &listed.0 {
+            vocabulary.intern(tool);
+        }
+        vocabulary
+    }
+}
+
+impl From<Vocabulary> for Listed {
+    fn from(vocabulary: Vocabulary) -> Self {
+        Self(vocabulary.tools)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(upstream: &str, name: &str) -> ToolRef {
+        ToolRef {
+            upstream: UpstreamName::parse(upstream).unwrap(),
+            tool: name.into(),
+        }
+    }
+
+    #[test]
+    fn a_tool_keeps_its_slot_and_the_same_name_on_another_server_is_another_tool() {
+        let mut vocabulary = Vocabulary::default();
+        let first = vocabulary.intern(&tool("a", "x")).unwrap();
+        let other = vocabulary.intern(&tool("b", "x")).unwrap();
+        assert_eq!(vocabulary.intern(&tool("a", "x")), Some(first));
+        assert_eq!((first.index(), other.index()), (0, 1));
+        assert_eq!(vocabulary.tool(other), Some(&tool("b", "x")));
+        assert_eq!(vocabulary.server_of(), [0, 1]);
+        assert_eq!(vocabulary.slot(&tool("c", "x")), None);
+    }
+
+    #[test]
+    fn what_is_written_down_is_read_back_with_the_same_slots() {
+        let mut vocabulary = Vocabulary::default();
+        for (upstream, name) in [("b", "get_user"), ("a", "list"), ("b", "list")] {
+            vocabulary.intern(&tool(upstream, name)).unwrap();
+        }
+        let bytes = postcard::to_allocvec(&vocabulary).unwrap();
+        let read: Vocabulary = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(read, vocabulary);
+    }
+}
