@@ -7,8 +7,8 @@
 mod driver;
 mod folds;
 mod forecaster;
-mod frequency;
 mod history;
+mod predicted;
 mod session;
 
 pub use driver::{PredictorReport, ReplayOptions, ReplayReport, replay};

@@ -19,7 +19,7 @@ use crate::config::{Downstream, Overrides, UpstreamChoice};
 use crate::demo::DemoServer;
 
 pub use eval::{EvalCommand, EvalSearchArgs, FusionChoice, HistoryChoice};
-pub use replay::{PredictorChoice, ReplayArgs, ReplayInput};
+pub use replay::{ReplayArgs, ReplayInput};
 
 /// A transparent MCP proxy that records tool calls.
 #[derive(Debug, Parser)]

@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use riglm_ports::predictor::Predictor;
 
-use super::frequency::Frequency;
+use super::predicted::Predicted;
 use super::session::{ReplayCatalog, ReplaySession};
 
 /// What is known when a session begins.
@@ -82,11 +83,14 @@ impl ReplayedPredictor {
         Self { name, make }
     }
 
-    /// Returns `frequency`, with which every predictor is compared: how often each tool was called.
+    /// Returns a predictor of the port, of which `make` makes one that has learned nothing.
     #[must_use]
-    pub fn frequency() -> Self {
-        Self::new("frequency", |catalog| {
-            Box::new(Frequency::new(catalog.tools.len()))
+    pub fn of(
+        name: &'static str,
+        make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, move |catalog| {
+            Box::new(Predicted::new(make(), catalog))
         })
     }
 

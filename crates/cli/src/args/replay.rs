@@ -2,16 +2,18 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use riglm_adapters_prediction::PredictorName;
 use riglm_domain::evaluation::replay::ListPolicy;
 
 use super::Places;
 
-/// A predictor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PredictorChoice {
-    /// How often each tool was called
-    Frequency,
+/// Returns the predictor with this name.
+fn predictor(name: &str) -> Result<PredictorName, String> {
+    PredictorName::parse(name).ok_or_else(|| {
+        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }
 
 /// Options of `replay`.
@@ -29,10 +31,10 @@ pub struct ReplayArgs {
     /// Predict the sessions of each fifth of the tasks with what was learned from all other tasks
     #[arg(long)]
     pub unseen_tasks: bool,
-    /// A predictor; may be given several times, and lists are made of what the first one predicts
-    /// [default: all]
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub predictor: Vec<PredictorChoice>,
+    /// A predictor, as the configuration names them; may be given several times, and lists are made
+    /// of what the first one predicts [default: mix, cooccurrence and frequency]
+    #[arg(long, value_name = "NAME", value_parser = predictor)]
+    pub predictor: Vec<PredictorName>,
     /// A list policy: static, static+inline, rerank, sticky, or conformal-N to cover N % of the
     /// calls; may be given several times [default: all, with 80, 90, 95 and 98 %]
     #[arg(long, value_name = "NAME")]

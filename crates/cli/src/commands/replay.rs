@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use clap::ValueEnum as _;
+use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::replay::{
@@ -21,9 +21,16 @@ use riglm_domain::evaluation::replay::ListPolicy;
 
 use self::report::Replayed;
 use self::sessions::SessionFile;
-use crate::args::{PredictorChoice, ReplayArgs};
+use crate::args::ReplayArgs;
 use crate::config::Config;
 use crate::output::{note, print};
+
+/// What is replayed unless something else is asked for: the default, and what it is compared with.
+const PREDICTORS: [PredictorName; 3] = [
+    PredictorName::Mix,
+    PredictorName::Cooccurrence,
+    PredictorName::Frequency,
+];
 
 /// Where no work session was derived, a silence of this length begins another session.
 const IDLE_GAP: Duration = Duration::from_mins(10);
@@ -58,10 +65,10 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
 }
 
 fn options(arguments: &ReplayArgs) -> ReplayOptions {
-    let predictors = chosen(&arguments.predictor, PredictorChoice::value_variants());
+    let predictors = chosen(&arguments.predictor, &PREDICTORS);
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     ReplayOptions {
-        predictors: predictors.into_iter().map(predictor).collect(),
+        predictors: (predictors.into_iter()).map(predictor).collect(),
         policies: chosen(&arguments.policy, &ListPolicy::DEFAULT),
         max_tools: at_most(arguments.max_tools),
         n_inline: at_most(arguments.inline),
@@ -71,10 +78,10 @@ fn options(arguments: &ReplayArgs) -> ReplayOptions {
     }
 }
 
-fn predictor(choice: PredictorChoice) -> ReplayedPredictor {
-    match choice {
-        PredictorChoice::Frequency => ReplayedPredictor::frequency(),
-    }
+fn predictor(name: PredictorName) -> ReplayedPredictor {
+    ReplayedPredictor::of(name.as_str(), move || {
+        predictor_named(name, &PredictionConfig::default())
+    })
 }
 
 /// Returns what was chosen, each once, or all.

@@ -1,8 +1,50 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
+use super::super::forecaster::{CallContext, Called, Forecaster, SessionContext};
 use super::super::session::{ReplayCall, ReplayTool};
 use super::*;
+
+/// What every tool counts before its first call.
+const PRIOR: f64 = 0.1;
+
+/// Counts of calls over all sessions that were learned from.
+#[derive(Debug)]
+struct Frequency {
+    counts: Vec<f64>,
+}
+
+impl Frequency {
+    fn new(n_tools: usize) -> Self {
+        Self {
+            counts: vec![PRIOR; n_tools],
+        }
+    }
+}
+
+impl Forecaster for Frequency {
+    fn begin_session(&mut self, _session: &SessionContext<'_>) {}
+
+    fn predict(&mut self, _call: &CallContext<'_>, scores: &mut [f64]) {
+        for (score, count) in scores.iter_mut().zip(&self.counts) {
+            *score = *count;
+        }
+    }
+
+    fn observe(&mut self, called: &Called, learns: bool) {
+        if let Some(count) = self.counts.get_mut(called.tool).filter(|_| learns) {
+            *count += 1.0;
+        }
+    }
+
+    fn end_session(&mut self, _learns: bool) {}
+}
+
+fn frequency() -> ReplayedPredictor {
+    ReplayedPredictor::new("frequency", |catalog| {
+        Box::new(Frequency::new(catalog.tools.len()))
+    })
+}
 
 #[derive(Debug)]
 struct Given {
@@ -60,7 +102,7 @@ fn catalog(n_tools: usize) -> ReplayCatalog {
 
 fn options(unseen_tasks: bool) -> ReplayOptions {
     ReplayOptions {
-        predictors: vec![ReplayedPredictor::frequency()],
+        predictors: vec![frequency()],
         policies: vec![ListPolicy::Static, ListPolicy::Rerank],
         max_tools: 1,
         n_inline: 0,
