@@ -80,7 +80,8 @@ impl Scene {
 
     /// Predicts a call and learns from it.
     fn step(&mut self) {
-        let called = self.slots[self.next()];
+        let at = self.next();
+        let called = self.slots[at];
         divan::black_box(self.engine.predict(&self.trail, &self.slots));
         let lesson = Lesson::Everything;
         self.engine
