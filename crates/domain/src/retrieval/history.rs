@@ -97,7 +97,7 @@ impl UsageHistory {
     const SIMILAR: f64 = 0.25;
     const SIMILAR_SPAN: f64 = 0.5;
     /// How much it counts that the similar texts agree.
-    const AGREEMENT: f64 = 0.25;
+    const AGREEMENT: f64 = 0.5;
     /// How many sessions a tool must have been in for half of what is known of its companions to
     /// count.
     const SHRINKAGE: f64 = 2.0;
@@ -199,7 +199,7 @@ impl UsageHistory {
     }
 
     /// Returns for tools that were used after similar texts a number from 0 to 1:
-    /// `(1 - prod_j (1 - trust_j * w_j)) * agreement^0.25` over the nearest texts, with
+    /// `(1 - prod_j (1 - trust_j * w_j)) * sqrt(agreement)` over the nearest texts, with
     /// `w_j = clip((cos_j - 0.25) / 0.5, 0, 1) * decay_j`, and the share of the sum of the `w_j`
     /// that speaks for the tool as agreement: where every similar text was followed by something
     /// else, none of it tells much. Texts of the source `without` are left out. `texts` are
@@ -330,7 +330,7 @@ mod tests {
         history.remember(&text([1.0, 0.0]), (A, 1.0), day(0), 0);
         history.remember(&text([0.0, 1.0]), (B, 1.0), day(0), 0);
         let found = remembered(&history, &text([0.8, 0.6]), day(0));
-        let agreed = |value: f64| value * (value / 1.7).powf(0.25);
+        let agreed = |value: f64| value * (value / 1.7).powf(0.5);
         assert!((found[&A] - agreed(1.0)).abs() < 1e-6, "{found:?}");
         assert!((found[&B] - agreed(0.7)).abs() < 1e-6, "{found:?}");
         let later = remembered(&history, &text([0.8, 0.6]), day(30));
