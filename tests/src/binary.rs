@@ -53,8 +53,15 @@ fn modified(path: &Path) -> Option<SystemTime> {
 fn build(profile: &Path) {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(["build", "--locked", "-p", "riglm-cli", "--bin", "riglm"])
+        .args(["build", "--locked"])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        command.args(["--release", "-p", "riglm-cli", "--bin", "riglm"]);
+    } else {
+        // What the tests were built with: the package alone would have other features of the
+        // libraries, and these would be built again.
+        command.args(["--workspace", "--bins", "--tests"]);
+    }
     // What cargo says of this test in the environment would count as a change to build scripts that
     // look at it, and everything behind them would be built again, here and by the next cargo.
     for (name, _) in std::env::vars_os() {
@@ -67,9 +74,6 @@ fn build(profile: &Path) {
     }
     if let Some(target) = profile.parent() {
         command.arg("--target-dir").arg(target);
-    }
-    if profile.ends_with("release") {
-        command.arg("--release");
     }
     let status = command.status().expect("cargo can be started");
     assert!(status.success(), "{command:?} failed: {status}");
