@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::embedding::Embedding;
+use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{
     Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade,
@@ -183,6 +184,7 @@ impl ToolSearch {
         let text = Query::cut(call.query.trim()).to_owned();
         let key = (call.session, call.offer.id(), limit, normalised(&text));
         if let Some(known) = shared.answers.get(&key) {
+            shared.note_again(call.session, &known);
             return known;
         }
         self.remember(&call.principal).await;
@@ -286,6 +288,19 @@ impl Shared {
         });
         let encoded = join_all(encoding).await;
         encoded.into_iter().flatten().collect()
+    }
+
+    /// Notes that a session searched for what it had searched for before: what it calls from now on
+    /// belongs to that again.
+    fn note_again(&self, session: SessionId, known: &SearchReply) {
+        let Some(raw) = &known.query_vector else {
+            return;
+        };
+        let mut tiers = self.tiers.iter();
+        let tier = tiers.find(|tier| tier.model() == raw.model());
+        if let Some(text) = tier.and_then(|tier| tier.centred(raw.vector())) {
+            self.memories.searched(session, text, self.clock.now());
+        }
     }
 
     /// Returns the answer, and whether it was made with the vectors of all encoders.

@@ -227,6 +227,27 @@ async fn a_call_belongs_to_the_search_from_before_its_beginning() {
 }
 
 #[tokio::test]
+async fn a_search_that_is_answered_again_is_what_the_next_calls_belong_to() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let clock = Arc::new(ManualClock::default());
+    let search = search_with(Some(&encoder), None, Arc::clone(&clock));
+    let offer = offer();
+    search.learn_offer(&offer);
+    search.settle().await;
+    search.search(call("will there be rain", &offer)).await;
+    clock.advance(Duration::from_mins(9));
+    let again = search.search(call("will there be rain", &offer)).await;
+    assert!(again.was_cached);
+    clock.advance(Duration::from_mins(9));
+    search.called(&found_call(&offer, clock.now()));
+    let memories = &search.shared.memories;
+    let n_memories = memories.with_history(&Principal::local(), session(1), |history, _| {
+        history.map_or(0, UsageHistory::n_memories)
+    });
+    assert_eq!(n_memories, 1);
+}
+
+#[tokio::test]
 async fn what_the_store_has_no_more_is_forgotten_after_a_while() {
     let encoder = Arc::new(TwoMeanings::default());
     let clock = Arc::new(ManualClock::default());
