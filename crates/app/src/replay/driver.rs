@@ -1,7 +1,7 @@
 //! Predictors and policies over a stream of sessions.
 
 use riglm_domain::economics::CostModel;
-use riglm_domain::evaluation::replay::{ListMetrics, ListPolicy, ListSimulation};
+use riglm_domain::evaluation::replay::{ListMetrics, ListSimulation, SimulatedPolicy};
 use riglm_domain::evaluation::{Forecast, PredictionMetrics};
 
 use super::folds::{N_FOLDS, fold_of};
@@ -14,7 +14,7 @@ pub struct ReplayOptions {
     /// The predictors that are measured.
     pub predictors: Vec<ReplayedPredictor>,
     /// The policies that make lists of what the first predictor predicts.
-    pub policies: Vec<ListPolicy>,
+    pub policies: Vec<SimulatedPolicy>,
     /// How many tools lists of a fixed length have.
     pub max_tools: usize,
     /// How many tools the answer of a search carries besides the found one.
@@ -41,7 +41,7 @@ pub struct ReplayReport {
     /// The predictors, in the order in which they were asked for.
     pub predictors: Vec<PredictorReport>,
     /// The policies, in the order in which they were asked for.
-    pub policies: Vec<(ListPolicy, ListMetrics)>,
+    pub policies: Vec<(SimulatedPolicy, ListMetrics)>,
 }
 
 /// How good a predictor was.
@@ -160,7 +160,7 @@ struct Measured<'a> {
 impl<'a> Measured<'a> {
     fn new(catalog: &ReplayCatalog, options: &'a ReplayOptions) -> Self {
         let n_tools = catalog.tools.len();
-        let simulated = |policy: &ListPolicy| {
+        let simulated = |policy: &SimulatedPolicy| {
             let (max_tools, n_inline) = (options.max_tools, options.n_inline);
             ListSimulation::new(*policy, n_tools, max_tools, n_inline, options.costs)
         };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riglm_adapters_prediction::PredictorName;
-use riglm_domain::evaluation::replay::ListPolicy;
+use riglm_domain::evaluation::replay::SimulatedPolicy;
 
 use super::Places;
 
@@ -38,7 +38,7 @@ pub struct ReplayArgs {
     /// A list policy: static, static+inline, rerank, sticky, or conformal-N to cover N % of the
     /// calls; may be given several times [default: all, with 80, 90, 95 and 98 %]
     #[arg(long, value_name = "NAME")]
-    pub policy: Vec<ListPolicy>,
+    pub policy: Vec<SimulatedPolicy>,
     /// How many tools lists of a fixed length have
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tools: u32,

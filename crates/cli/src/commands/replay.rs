@@ -17,7 +17,7 @@ use riglm_app::replay::{
     history_catalog, replay,
 };
 use riglm_domain::economics::CostModel;
-use riglm_domain::evaluation::replay::ListPolicy;
+use riglm_domain::evaluation::replay::SimulatedPolicy;
 
 use self::report::Replayed;
 use self::sessions::SessionFile;
@@ -69,7 +69,7 @@ fn options(arguments: &ReplayArgs) -> ReplayOptions {
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     ReplayOptions {
         predictors: (predictors.into_iter()).map(predictor).collect(),
-        policies: chosen(&arguments.policy, &ListPolicy::DEFAULT),
+        policies: chosen(&arguments.policy, &SimulatedPolicy::DEFAULT),
         max_tools: at_most(arguments.max_tools),
         n_inline: at_most(arguments.inline),
         costs: CostModel::default(),

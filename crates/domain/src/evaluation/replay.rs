@@ -8,5 +8,5 @@ mod simulation;
 mod sticky;
 mod tool_set;
 
-pub use policy::{ListPolicy, ListPolicyError};
+pub use policy::{ListPolicyError, SimulatedPolicy};
 pub use simulation::{ListMetrics, ListSimulation};

@@ -103,7 +103,7 @@ fn catalog(n_tools: usize) -> ReplayCatalog {
 fn options(unseen_tasks: bool) -> ReplayOptions {
     ReplayOptions {
         predictors: vec![frequency()],
-        policies: vec![ListPolicy::Static, ListPolicy::Rerank],
+        policies: vec![SimulatedPolicy::Static, SimulatedPolicy::Rerank],
         max_tools: 1,
         n_inline: 0,
         costs: CostModel::default(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// How a list of tools is made of forecasts. The search tool, which every list has, is not among
 /// its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListPolicy {
+pub enum SimulatedPolicy {
     /// The most likely tools at the first call of a session, for the whole session. What is not
     /// listed is found by a search.
     Static,
@@ -30,7 +30,7 @@ pub enum ListPolicy {
 )]
 pub struct ListPolicyError(String);
 
-impl ListPolicy {
+impl SimulatedPolicy {
     /// The policies that are compared when none is chosen.
     pub const DEFAULT: [Self; 8] = [
         Self::Static,
@@ -44,7 +44,7 @@ impl ListPolicy {
     ];
 }
 
-impl fmt::Display for ListPolicy {
+impl fmt::Display for SimulatedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Static => f.write_str("static"),
@@ -56,7 +56,7 @@ impl fmt::Display for ListPolicy {
     }
 }
 
-impl FromStr for ListPolicy {
+impl FromStr for SimulatedPolicy {
     type Err = ListPolicyError;
 
     fn from_str(name: &str) -> Result<Self, ListPolicyError> {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_policy_has_one_name() {
-        for policy in ListPolicy::DEFAULT {
+        for policy in SimulatedPolicy::DEFAULT {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         for wrong in [
@@ -92,7 +92,7 @@ mod tests {
             "conformal-095",
             "conformal-100",
         ] {
-            let error = wrong.parse::<ListPolicy>().unwrap_err();
+            let error = wrong.parse::<SimulatedPolicy>().unwrap_err();
             assert!(error.to_string().contains(wrong), "{error}");
         }
     }

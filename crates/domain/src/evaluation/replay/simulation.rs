@@ -4,7 +4,7 @@ use super::super::Forecast;
 use super::super::prediction::{as_f64, ratio};
 use super::conformal::ConformalRule;
 use super::fixed::{RerankRule, StaticRule};
-use super::policy::ListPolicy;
+use super::policy::SimulatedPolicy;
 use super::sticky::StickyRule;
 use super::tool_set::ToolSet;
 use crate::economics::CostModel;
@@ -85,18 +85,18 @@ impl ListSimulation {
     /// one.
     #[must_use]
     pub fn new(
-        policy: ListPolicy,
+        policy: SimulatedPolicy,
         n_tools: usize,
         max_tools: usize,
         n_inline: usize,
         costs: CostModel,
     ) -> Self {
         let rule: Box<dyn ListRule> = match policy {
-            ListPolicy::Static => Box::new(StaticRule::new(max_tools, None)),
-            ListPolicy::StaticInline => Box::new(StaticRule::new(max_tools, Some(n_inline))),
-            ListPolicy::Rerank => Box::new(RerankRule::new(max_tools)),
-            ListPolicy::Sticky => Box::new(StickyRule::default()),
-            ListPolicy::Conformal(percent) => Box::new(ConformalRule::new(percent, n_tools)),
+            SimulatedPolicy::Static => Box::new(StaticRule::new(max_tools, None)),
+            SimulatedPolicy::StaticInline => Box::new(StaticRule::new(max_tools, Some(n_inline))),
+            SimulatedPolicy::Rerank => Box::new(RerankRule::new(max_tools)),
+            SimulatedPolicy::Sticky => Box::new(StickyRule::default()),
+            SimulatedPolicy::Conformal(percent) => Box::new(ConformalRule::new(percent, n_tools)),
         };
         Self {
             rule,

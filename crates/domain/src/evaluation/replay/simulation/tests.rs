@@ -8,7 +8,7 @@ fn near(a: f64, b: f64) -> bool {
 
 /// Feeds scores, the called tool and whether a session begins.
 fn simulated(
-    policy: ListPolicy,
+    policy: SimulatedPolicy,
     max_tools: usize,
     n_inline: usize,
     calls: &[(&[f64], usize, bool)],
@@ -34,7 +34,7 @@ fn a_static_list_is_the_first_of_its_session() {
         (LATE, 3, false),
         (LATE, 3, true),
     ];
-    let metrics = simulated(ListPolicy::Static, 2, 0, &calls);
+    let metrics = simulated(SimulatedPolicy::Static, 2, 0, &calls);
     assert!(near(metrics.coverage, 0.5));
     assert!(near(metrics.first_use_coverage, 2.0 / 3.0));
     assert!(near(metrics.mean_size, 2.0) && near(metrics.reduction, 0.5));
@@ -55,7 +55,7 @@ fn an_answer_carries_the_found_tool_and_the_likely_ones_that_are_not_known() {
         (LATE, 3, false),
         (LATE, 1, false),
     ];
-    let metrics = simulated(ListPolicy::StaticInline, 1, 1, &calls);
+    let metrics = simulated(SimulatedPolicy::StaticInline, 1, 1, &calls);
     assert!(near(metrics.coverage, 0.5));
     assert!(near(metrics.first_use_coverage, 0.5));
     assert!(near(metrics.mean_size, (1.0 + 1.0 + 3.0 + 3.0) / 4.0));
@@ -80,7 +80,7 @@ fn a_reranked_list_changes_with_the_forecast() {
         (LATE, 1, false),
         (EARLY, 3, true),
     ];
-    let metrics = simulated(ListPolicy::Rerank, 2, 0, &calls);
+    let metrics = simulated(SimulatedPolicy::Rerank, 2, 0, &calls);
     // The second call finds its list as it was; 1 is not listed any more, but known.
     assert!(near(metrics.coverage, 0.5));
     assert!(near(metrics.first_use_coverage, 2.0 / 3.0));
@@ -94,17 +94,17 @@ fn a_sticky_list_stays_until_a_miss_is_likely_and_keeps_what_was_used() {
     let sure: &[f64] = &[0.9, 0.02, 0.02, 0.02, 0.02, 0.02, 0.0, 0.0];
     let doubtful: &[f64] = &[0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4, 0.0];
     let mut calls = vec![(sure, 0, true), (sure, 0, false)];
-    let metrics = simulated(ListPolicy::Sticky, 2, 0, &calls);
+    let metrics = simulated(SimulatedPolicy::Sticky, 2, 0, &calls);
     // 0.98 of the probability are with the first five tools: 0.35 * 0.08 may be left open.
     assert!(near(metrics.mean_size, 5.0) && near(metrics.changes_per_session, 0.0));
     calls.push((doubtful, 6, false));
-    let metrics = simulated(ListPolicy::Sticky, 2, 0, &calls);
+    let metrics = simulated(SimulatedPolicy::Sticky, 2, 0, &calls);
     // The third list has all that is possible.
     assert!(near(metrics.mean_size, (5.0 + 5.0 + 7.0) / 3.0));
     assert!(near(metrics.changes_per_session, 1.0) && near(metrics.coverage, 1.0));
     // What a search found stays visible without another list.
     let calls = [(sure, 7, true), (sure, 7, false)];
-    let metrics = simulated(ListPolicy::Sticky, 2, 0, &calls);
+    let metrics = simulated(SimulatedPolicy::Sticky, 2, 0, &calls);
     assert!(near(metrics.coverage, 0.5) && near(metrics.changes_per_session, 0.0));
     assert!(near(metrics.mean_size, 5.5) && near(metrics.searches_per_session, 1.0));
 }
@@ -115,14 +115,14 @@ fn a_conformal_list_follows_its_threshold() {
     // The first threshold is 1.3 ln 4 = 1.80, which a probability of 0.165 reaches. The miss adds
     // 3 * 0.95 = 2.85, and 0.01 does with 4.60. The hit lowers it to 4.55.
     let calls = [(sure, 3, true), (sure, 3, false), (sure, 0, false)];
-    let metrics = simulated(ListPolicy::Conformal(95), 2, 0, &calls);
+    let metrics = simulated(SimulatedPolicy::Conformal(95), 2, 0, &calls);
     assert!(near(metrics.mean_size, (1.0 + 4.0 + 1.0) / 3.0));
     assert!(near(metrics.coverage, 2.0 / 3.0) && near(metrics.first_use_coverage, 0.5));
 }
 
 #[test]
 fn a_list_is_never_longer_than_the_catalog() {
-    for policy in ListPolicy::DEFAULT {
+    for policy in SimulatedPolicy::DEFAULT {
         let metrics = simulated(policy, 10, 9, &[(EARLY, 0, true), (LATE, 9, false)]);
         assert!(metrics.mean_size <= 4.0, "{policy}");
         // A tool that the catalog does not have is not covered, and breaks nothing.
@@ -134,7 +134,7 @@ fn a_list_is_never_longer_than_the_catalog() {
 #[test]
 fn without_calls_all_is_zero() {
     let costs = CostModel::default();
-    let metrics = ListSimulation::new(ListPolicy::Rerank, 3, 2, 0, costs).metrics();
+    let metrics = ListSimulation::new(SimulatedPolicy::Rerank, 3, 2, 0, costs).metrics();
     assert!(near(metrics.reduction, 0.0) && near(metrics.cost_vs_all, 0.0));
 }
 
@@ -146,7 +146,7 @@ proptest! {
         max_tools in 1..12_usize,
         n_inline in 0..5_usize,
     ) {
-        for policy in ListPolicy::DEFAULT {
+        for policy in SimulatedPolicy::DEFAULT {
             let costs = CostModel::default();
             let mut simulation = ListSimulation::new(policy, 7, max_tools, n_inline, costs);
             for (scores, called, begins) in &calls {
@@ -176,7 +176,7 @@ proptest! {
             f64::from(u32::try_from(state >> 32).unwrap_or(0)) / f64::from(u32::MAX)
         };
         let costs = CostModel::default();
-        let policy = ListPolicy::Conformal(percent);
+        let policy = SimulatedPolicy::Conformal(percent);
         let mut simulation = ListSimulation::new(policy, 20, 10, 9, costs);
         for call in 0..3_000 {
             let scores: Vec<f64> = (0..20).map(|_| draw().powf(sharpness * 3.0)).collect();
