@@ -100,6 +100,33 @@ mod tests {
         }
     }
 
+    /// Expands to the contract of a predictor for each of these.
+    macro_rules! predictors_keep_their_contract {
+        ($($module:ident: $name:ident,)*) => {
+            $(riglm_ports::predictor_contract!($module, &|| {
+                predictor_named(PredictorName::$name, &PredictionConfig::default())
+            });)*
+        };
+    }
+
+    predictors_keep_their_contract! {
+        mix: Mix,
+        cooccurrence: Cooccurrence,
+        cooccurrence_smoothed: CooccurrenceSmoothed,
+        frequency: Frequency,
+        first_call: FirstCall,
+        recency: Recency,
+        markov: Markov,
+        workflow: Workflow,
+        server: Server,
+        similar_sessions: SimilarSessions,
+        next_in_sessions: NextInSessions,
+        context_knn: ContextKnn,
+        text: Text,
+        time: Time,
+        client: Client,
+    }
+
     #[test]
     fn each_predictor_learns_what_is_called_and_survives_a_restart() {
         let config = PredictionConfig::default();

@@ -220,8 +220,8 @@ pub struct PastCall {
     pub work_session: Option<WorkSessionId>,
     /// Who called.
     pub principal: Principal,
-    /// Keyed hash of the client; `None` when its session is not recorded.
-    pub client: Option<KeyedHash>,
+    /// The name that the client gives itself; `None` when its session is not recorded.
+    pub client: Option<String>,
     /// The upstream of the tool.
     pub upstream: UpstreamName,
     /// The tool, by the name that the upstream knows.
@@ -232,6 +232,23 @@ pub struct PastCall {
     pub continues: Option<InvocationId>,
     /// How it ended; `None` while it is in flight.
     pub outcome: Option<Outcome>,
+}
+
+/// What the calls of one session have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum CallSession {
+    /// They belong to one work session.
+    Work(WorkSessionId),
+    /// No work session was derived, but they came over one connection.
+    Connection(SessionId),
+}
+
+impl PastCall {
+    /// Returns the session that the call belongs to.
+    #[must_use]
+    pub fn belongs_to(&self) -> CallSession {
+        (self.work_session).map_or(CallSession::Connection(self.session), CallSession::Work)
+    }
 }
 
 impl InvocationSummary {

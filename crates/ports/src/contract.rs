@@ -32,6 +32,7 @@ pub mod lists_shown;
 pub mod maintenance;
 pub mod overrides;
 pub mod pairs;
+pub mod predictor;
 pub mod recommendations;
 pub mod records;
 pub mod scene;
@@ -178,6 +179,7 @@ macro_rules! usage_store_contract {
                     a_definition_seen_again_has_one_row,
                     a_definition_that_changed_has_another_row,
                     the_first_text_of_a_definition_stays,
+                    a_tool_is_seen_once,
                     definitions_are_ordered,
                     only_definitions_of_the_upstream_are_read,
                 ]
@@ -298,6 +300,7 @@ macro_rules! usage_store_contract {
                     handing_out_ends_when_nobody_takes_more,
                     all_rows_of_a_removed_client_are_gone,
                     other_clients_keep_all_of_theirs,
+                    what_was_learned_is_forgotten,
                     a_client_without_sessions_has_its_other_rows,
                 ]
                 concurrency: [
@@ -368,5 +371,32 @@ macro_rules! encoder_contract {
             let encoder = $fresh.await;
             $crate::contract::encoder::$clause(&*encoder).await;
         }
+    };
+}
+
+/// Expands to a module with one test for each clause of a predictor.
+///
+/// `$make` is a `&dyn Fn() -> Box<dyn Predictor>`, which makes one that learned nothing.
+#[macro_export]
+macro_rules! predictor_contract {
+    ($module:ident, $make:expr) => {
+        mod $module {
+            use super::*;
+
+            $crate::predictor_contract!(@clauses $make; [
+                probabilities_sum_to_one,
+                predicting_changes_nothing,
+                learning_goes_on_after_a_restart,
+                a_bad_snapshot_is_refused,
+            ]);
+        }
+    };
+    (@clauses $make:expr; [$($clause:ident,)*]) => {
+        $(
+            #[test]
+            fn $clause() {
+                $crate::contract::predictor::$clause($make);
+            }
+        )*
     };
 }

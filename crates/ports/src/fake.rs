@@ -3,12 +3,14 @@
 
 mod client;
 mod clock;
+mod predictor;
 mod store;
 mod upstream;
 mod word_counter;
 
 pub use client::RecordingClient;
 pub use clock::ManualClock;
+pub use predictor::FailingPredictor;
 pub use store::MemoryStore;
 pub use upstream::ScriptedUpstream;
 pub use word_counter::WordCounter;

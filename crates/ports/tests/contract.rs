@@ -1,11 +1,13 @@
-//! The store in memory keeps the contract of the usage store.
+//! What is in memory keeps the contracts of the ports.
 
 use std::future::{Ready, ready};
 
-use riglm_ports::fake::MemoryStore;
+use riglm_ports::fake::{FailingPredictor, MemoryStore};
 
 fn fresh() -> Ready<Box<MemoryStore>> {
     ready(Box::default())
 }
 
 riglm_ports::usage_store_contract!(memory, fresh());
+
+riglm_ports::predictor_contract!(predictor, &|| Box::new(FailingPredictor::default()));

@@ -34,6 +34,12 @@ const OVERRIDES: Statement = Statement {
             SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
+const SNAPSHOTS: Statement = Statement {
+    table: "snapshots",
+    sqlite: "DELETE FROM snapshots WHERE ?1 = '[]'",
+    postgres: "DELETE FROM snapshots WHERE $1 = '[]'",
+};
+
 /// Parameters: the clients, limit.
 const SOME_SESSIONS: Statement = Statement {
     table: "sessions",
@@ -61,11 +67,25 @@ pub(super) async fn delete(
         ..Deleted::default()
     };
     delete_usage(database, selected, &mut deleted).await?;
+    if deleted.n_sessions > 0 {
+        forget_snapshots(database).await?;
+    }
     let mut transaction = database.begin(WriteLock::Usage).await?;
     keep_decisions_out(&mut transaction).await?;
     remove_unused_tool_sets(&mut transaction).await?;
     transaction.commit().await?;
     Ok(deleted)
+}
+
+/// Removes what was learned, also from the calls that are gone: whoever finds none learns anew from
+/// those that are left.
+async fn forget_snapshots(database: &Database) -> Result<(), StoreError> {
+    let mut transaction = database.begin(WriteLock::Decisions).await?;
+    let none: [(); 0] = [];
+    if transaction.execute(&SNAPSHOTS, &none).await? > 0 {
+        changes::touch(&mut transaction, Topic::Snapshots).await?;
+    }
+    transaction.commit().await
 }
 
 /// Removes work sessions and overrides; returns how many.

@@ -138,7 +138,7 @@ const SELECT_PAGE: Statement = Statement {
         SELECT json_array(
             hex(invocations.id), hex(invocations.session),
             iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
-            iif(client IS NULL, NULL, hex(client)), upstream, tool, invocations.started_at,
+            client_name, upstream, tool, invocations.started_at,
             iif(continues IS NULL, NULL, hex(continues)), outcome)
         FROM invocations
         LEFT JOIN sessions ON sessions.id = invocations.session
@@ -148,8 +148,7 @@ const SELECT_PAGE: Statement = Statement {
     postgres: "
         SELECT json_build_array(
             invocations.id, invocations.session, work_session, invocations.principal,
-            encode(client, 'hex'), upstream, tool, invocations.started_at, continues,
-            outcome)::text
+            client_name, upstream, tool, invocations.started_at, continues, outcome)::text
         FROM invocations
         LEFT JOIN sessions ON sessions.id = invocations.session
         WHERE invocations.id >
@@ -395,7 +394,7 @@ struct PastRow(
     SessionId,
     Option<WorkSessionId>,
     Principal,
-    Option<KeyedHash>,
+    Option<String>,
     UpstreamName,
     ToolName,
     Micros,

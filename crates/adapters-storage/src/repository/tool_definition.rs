@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::tool::{ToolDefinition, ToolListing, ToolSighting};
+use riglm_domain::tool::{ToolDefinition, ToolListing, ToolRef, ToolSighting};
 use riglm_ports::analytics::{StoreError, ToolDefinitionRepository};
 use serde::Deserialize;
 
@@ -64,6 +64,17 @@ const SELECT: Statement = Statement {
             upstream, name, content_hash, definition, first_seen, last_seen)::text
         FROM tool_definitions
         WHERE $1::jsonb ->> 0 IS NULL OR upstream = $1::jsonb ->> 0",
+};
+
+const SELECT_TOOLS: Statement = Statement {
+    table: "tool_definitions",
+    sqlite: "
+        SELECT DISTINCT json_array(upstream, name) FROM tool_definitions WHERE ?1 = '[]'",
+    postgres: "
+        SELECT json_build_array(upstream, name)::text
+        FROM tool_definitions
+        WHERE $1 = '[]'
+        GROUP BY upstream, name",
 };
 
 /// Writes pages and the definitions on them.
@@ -141,5 +152,18 @@ impl ToolDefinitionRepository for Store {
             key(one).cmp(&key(other))
         });
         Ok(definitions)
+    }
+
+    async fn tools_seen(&self) -> Result<Vec<ToolRef>, StoreError> {
+        let none: [(); 0] = [];
+        let rows: Vec<(UpstreamName, ToolName)> =
+            self.database().await?.rows(&SELECT_TOOLS, &none).await?;
+        let tools = rows.into_iter();
+        let mut tools: Vec<ToolRef> = tools
+            .map(|(upstream, tool)| ToolRef { upstream, tool })
+            .collect();
+        // By the bytes of the names, whatever the collation of the database is.
+        tools.sort();
+        Ok(tools)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::id::{InvocationId, SessionId, WorkSessionId};
-use riglm_domain::invocation::{Outcome, PastCall};
+use riglm_domain::id::InvocationId;
+use riglm_domain::invocation::{CallSession, Outcome, PastCall};
 use riglm_domain::retrieval::ToolText;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{
@@ -55,17 +55,10 @@ where
     Ok((catalog, tools.into_keys().collect()))
 }
 
-/// What calls of one session have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Together {
-    Work(WorkSessionId),
-    Connection(SessionId),
-}
-
 /// A session that may have further calls.
 #[derive(Debug)]
 struct Open {
-    together: Together,
+    together: CallSession,
     session: ReplaySession,
     last_call: Timestamp,
 }
@@ -88,7 +81,7 @@ pub struct History<'a, S> {
     now: Timestamp,
     /// By the order of their first calls.
     open: BTreeMap<u64, Open>,
-    numbers: HashMap<Together, u64>,
+    numbers: HashMap<CallSession, u64>,
     n_begun: u64,
 }
 
@@ -134,8 +127,7 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         let (Some(position), None) = (position, past.continues) else {
             return;
         };
-        let together =
-            (past.work_session).map_or(Together::Connection(past.session), Together::Work);
+        let together = past.belongs_to();
         let known = self.numbers.get(&together).copied();
         let number = known.filter(|number| !self.is_over(*number, past.started_at));
         let number = number.unwrap_or_else(|| self.begin(together, past));
@@ -151,13 +143,13 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         });
     }
 
-    fn begin(&mut self, together: Together, past: &PastCall) -> u64 {
+    fn begin(&mut self, together: CallSession, past: &PastCall) -> u64 {
         let number = self.n_begun;
         self.n_begun += 1;
         self.numbers.insert(together, number);
         let session = ReplaySession {
             id: past.id.to_string(),
-            client: past.client.map(|client| client.to_string()),
+            client: past.client.clone(),
             started_at: Some(past.started_at),
             ..ReplaySession::default()
         };

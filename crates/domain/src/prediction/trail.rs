@@ -1,16 +1,17 @@
 //! What happened in a session so far, as far as it tells what comes next.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::number::text_key;
-use super::vocabulary::Slot;
+use super::vocabulary::{Slot, Vocabulary};
 use crate::embedding::Embedding;
 use crate::principal::Principal;
 use crate::retrieval::words;
 
 /// Whose session it is, as keys: what is learned is kept for each principal, for each kind of
 /// client, and for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Party {
     pub(super) principal: u64,
     pub(super) client: u64,
@@ -29,7 +30,7 @@ impl Party {
 }
 
 /// What is known of what the client is doing, in words.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextEvidence {
     /// Keys of the different words, ascending.
     pub(super) words: Vec<u64>,
@@ -77,7 +78,7 @@ impl TextEvidence {
 }
 
 /// A tool that a session used.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Used {
     pub(super) slot: Slot,
     pub(super) n_calls: u32,
@@ -90,14 +91,14 @@ pub(super) struct Used {
 }
 
 /// A text with the tools that were used while it stood.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Episode {
     pub(super) text: TextEvidence,
     pub(super) used: Vec<(Slot, u32)>,
 }
 
 /// The calls of a session so far.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trail {
     pub(super) party: Party,
     pub(super) n_calls: usize,
@@ -160,6 +161,25 @@ impl Trail {
         self.now = Some(self.now.map_or(at, |now| now.max(at)));
     }
 
+    /// Returns whether the trail can be one over a vocabulary. One that was read from bytes may be
+    /// of another one, or have numbers that no calls give.
+    #[must_use]
+    pub fn is_over(&self, vocabulary: &Vocabulary) -> bool {
+        let is_known = |slot: &Slot| slot.index() < vocabulary.len();
+        let is_sound = |used: &Used| {
+            let is_before = used.first_call <= used.last_call && used.last_call < self.n_calls;
+            is_known(&used.slot) && is_before && used.recency.is_finite() && used.recency >= 0.0
+        };
+        let texts = self.episodes.iter();
+        (self.last.iter().chain(&self.changes)).all(is_known)
+            && self.last.len() <= Self::MAX_LAST
+            && self.changes.len() <= Self::MAX_LAST
+            && self.used.iter().all(is_sound)
+            && texts.clone().all(|it| it.used.iter().all(|(slot, _)| is_known(slot)))
+            && (texts.flat_map(|it| &it.text.scores))
+                .all(|(slot, score)| is_known(slot) && score.is_finite() && *score > 0.0)
+    }
+
     /// Returns how many calls there were.
     #[must_use]
     pub fn n_calls(&self) -> usize {
@@ -177,7 +197,9 @@ impl Trail {
         self.last.last().copied()
     }
 
-    pub(super) fn text(&self) -> Option<&TextEvidence> {
+    /// Returns what is known of what the client is doing.
+    #[must_use]
+    pub fn text(&self) -> Option<&TextEvidence> {
         self.episodes.last().map(|episode| &episode.text)
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::tool::ToolDefinition;
+use riglm_domain::tool::{ToolDefinition, ToolRef};
 
 use super::StoreError;
 
@@ -23,4 +23,11 @@ pub trait ToolDefinitionRepository: Send + Sync + fmt::Debug {
         &self,
         upstream: Option<&UpstreamName>,
     ) -> Result<Vec<ToolDefinition>, StoreError>;
+
+    /// Returns the tools that have a definition, each once, ordered by upstream and name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn tools_seen(&self) -> Result<Vec<ToolRef>, StoreError>;
 }

@@ -14,9 +14,9 @@ use super::UsageStore;
 use super::records::everything;
 use super::scene::{
     apply, audit, call, closed, context, end, exchange, exclusion, feedback, hash, list_shown,
-    moment, page, recommendation, run, search, session, tokens, work_session,
+    moment, page, recommendation, run, search, session, snapshot, tokens, work_session,
 };
-use crate::analytics::{ClientRow, ClientSelector, Deleted};
+use crate::analytics::{ClientRow, ClientSelector, Deleted, Topic};
 use crate::fake::MemoryStore;
 
 /// All rows of a client are handed out kind by kind, each kind by identifier.
@@ -185,6 +185,23 @@ pub async fn other_clients_keep_all_of_theirs(store: &impl UsageStore) {
     }
     assert_eq!(store.entries(99).await.unwrap(), entries);
     assert_eq!(store.check().await.unwrap(), []);
+}
+
+/// What was learned from a client that is removed is forgotten, and others are told.
+pub async fn what_was_learned_is_forgotten(store: &impl UsageStore) {
+    fill(store, &client("one"), 10).await;
+    store.save_snapshot(&snapshot("m", 1)).await.unwrap();
+    let before = store.revisions().await.unwrap();
+    delete(store, "nobody").await;
+    assert!(store.newest_snapshot("m").await.unwrap().is_some());
+    delete(store, &client("one").client.to_string()).await;
+    assert_eq!(store.newest_snapshot("m").await.unwrap(), None);
+    let topics = Topic::ALL.iter().zip(store.revisions().await.unwrap());
+    for ((topic, after), before) in topics.zip(before) {
+        let is_changed = *topic == Topic::Snapshots;
+        assert!(after > before || !is_changed, "{topic:?}");
+    }
+    store.save_snapshot(&snapshot("m", 1)).await.unwrap();
 }
 
 /// Work sessions and overrides belong to a client by its hash also without any session.

@@ -196,7 +196,7 @@ pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) 
         outcome,
     };
     let expected = [
-        past(full, Some(known.client), Some(Outcome::Error)),
+        past(full, Some(known.client_info.name), Some(Outcome::Error)),
         past(bare, None, None),
     ];
     assert_eq!(store.past_calls(None, 9).await.unwrap(), expected);

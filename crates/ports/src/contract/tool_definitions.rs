@@ -2,7 +2,7 @@
 
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::record::Record;
-use riglm_domain::tool::{ToolDefinition, ToolListing, ToolSighting};
+use riglm_domain::tool::{ToolDefinition, ToolListing, ToolRef, ToolSighting};
 
 use super::UsageStore;
 use super::scene::{apply, moment, odd_texts, page};
@@ -66,6 +66,25 @@ pub async fn a_definition_that_changed_has_another_row(store: &impl UsageStore) 
         .collect();
     assert_eq!(hashes, ["old", "new"]);
     assert_eq!(definitions[0].last_seen, moment(9));
+}
+
+/// A tool with several definitions is seen once, in the order of upstreams and names.
+pub async fn a_tool_is_seen_once(store: &impl UsageStore) {
+    assert_eq!(store.tools_seen().await.unwrap(), []);
+    for (hash, seen_at) in [("new", 3), ("old", 2)] {
+        see(store, &looking(hash, ""), seen_at).await;
+    }
+    see(store, &page("one", &["zebra", "Ant", "ant"]), 4).await;
+    let mut expected: Vec<ToolRef> = (store.tool_definitions(None).await.unwrap().into_iter())
+        .map(|row| ToolRef {
+            upstream: row.upstream,
+            tool: row.sighting.name,
+        })
+        .collect();
+    assert_eq!(expected.len(), 5);
+    expected.dedup();
+    assert_eq!(store.tools_seen().await.unwrap(), expected);
+    assert_eq!(expected.len(), 4);
 }
 
 /// The first text of a definition that is not empty stays.

@@ -1,3 +1,4 @@
+use riglm_domain::id::WorkSessionId;
 use riglm_domain::invocation::Invocation;
 use riglm_domain::record::Record;
 use riglm_ports::analytics::RecordSink as _;
@@ -114,7 +115,7 @@ async fn what_is_known_of_a_call_and_its_session_is_told() {
     assert_eq!(catalog.tools[0].server, made.upstream.to_string());
     let mut history = History::new(&store, tools, GAP);
     let read = history.next().await.unwrap().unwrap();
-    assert_eq!(read.client, Some(client.client.to_string()));
+    assert_eq!(read.client, Some(client.client_info.name));
     assert_eq!(read.started_at, Some(moment(5)));
     let calls: Vec<_> = read.calls.iter().map(|call| (call.ok, call.at)).collect();
     assert_eq!(calls, [(true, Some(moment(5))), (false, Some(moment(6)))]);

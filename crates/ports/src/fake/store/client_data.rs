@@ -142,6 +142,10 @@ impl ClientData for MemoryStore {
         if n_gone(2) > 0 {
             rows.touch(Topic::Overrides);
         }
+        if !selected.sessions.is_empty() && !rows.snapshots.is_empty() {
+            rows.snapshots.clear();
+            rows.touch(Topic::Snapshots);
+        }
         Ok(Deleted {
             n_sessions: selected.sessions.len() as u64,
             n_calls: n_gone(0),

@@ -50,7 +50,7 @@ impl Rows {
             session: made.session,
             work_session: made.work_session,
             principal: made.principal,
-            client: session.map(|(session, _)| session.client),
+            client: session.map(|(session, _)| session.client_info.name.clone()),
             upstream: made.upstream,
             tool: made.tool,
             started_at: made.started_at,
@@ -181,6 +181,17 @@ impl ToolDefinitionRepository for MemoryStore {
                 row.sighting.content_hash.clone(),
             )
         }))
+    }
+
+    async fn tools_seen(&self) -> Result<Vec<ToolRef>, StoreError> {
+        let rows = self.rows();
+        let tools: BTreeSet<ToolRef> = (rows.definitions.values())
+            .map(|row| ToolRef {
+                upstream: row.upstream.clone(),
+                tool: row.sighting.name.clone(),
+            })
+            .collect();
+        Ok(tools.into_iter().collect())
     }
 }
 

@@ -1,0 +1,14 @@
+//! What recorded calls teach the predictor of the next tool, while the proxy runs.
+//!
+//! The store is what is learned from: a [`LearningTask`] reads the calls that it has and those that
+//! come, of all processes that share it, and teaches a predictor with them. Nothing is learned on
+//! the way of a request, and what was learned can be made anew at any time. Snapshots spare a start
+//! most of the reading. [`NextTools`] answers which tools a session needs next.
+
+mod learner;
+mod next_tools;
+mod session_calls;
+mod task;
+
+pub use next_tools::{Fallback, NextTool, NextTools, NextToolsOptions, Prediction, SessionView};
+pub use task::{LearningStores, LearningTask};

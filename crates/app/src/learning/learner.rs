@@ -1,0 +1,266 @@
+//! A predictor, and the sessions that it is being taught with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use riglm_domain::id::InvocationId;
+use riglm_domain::invocation::{CallSession, Outcome, PastCall};
+use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, Trail};
+use riglm_domain::tool::ToolRef;
+use riglm_ports::predictor::Predictor;
+use serde::{Deserialize, Serialize};
+
+/// After so long a silence another session begins. Of the fixed gaps it is the one that parts calls
+/// of a real proxy best.
+pub(crate) const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
+
+/// How long a call may come after those that were received later, and still be learned from.
+pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How many sessions are followed at a time. Beyond that the most silent one is taken to be over.
+const MAX_OPEN: usize = 10_000;
+
+/// The format of the bytes around those of the predictor.
+const FORMAT: u32 = 1;
+
+/// A session that may have further calls.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Open {
+    trail: Trail,
+    last_call: Timestamp,
+}
+
+/// What is saved of a learner.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    open: Vec<(CallSession, Open)>,
+    read_to: Option<InvocationId>,
+    recent: Vec<(InvocationId, Timestamp)>,
+    predictor: Vec<u8>,
+}
+
+/// Teaches a predictor with the calls of all sessions, in the order in which they are read: each
+/// call once, and each session as a whole when it is over.
+///
+/// Calls that failed are learned from too: they show what was needed. But a name that no upstream
+/// ever listed counts only if a call of it went well, and further rounds of a call are no calls of
+/// their own.
+#[derive(Debug)]
+pub(super) struct Learner {
+    predictor: Box<dyn Predictor>,
+    /// The tools that were ever listed, or called with success, ascending and each once.
+    known: Vec<Slot>,
+    open: BTreeMap<CallSession, Open>,
+    by_silence: BTreeSet<(Timestamp, CallSession)>,
+    /// Calls up to this one are not read again.
+    read_to: Option<InvocationId>,
+    /// The calls after that which were read, with when they were received.
+    recent: BTreeMap<InvocationId, Timestamp>,
+    n_learned: u64,
+}
+
+impl Learner {
+    /// Returns one whose predictor learned nothing yet.
+    pub(super) fn new(predictor: Box<dyn Predictor>) -> Self {
+        Self {
+            predictor,
+            known: Vec::new(),
+            open: BTreeMap::new(),
+            by_silence: BTreeSet::new(),
+            read_to: None,
+            recent: BTreeMap::new(),
+            n_learned: 0,
+        }
+    }
+
+    /// Returns the predictor.
+    pub(super) fn predictor(&self) -> &dyn Predictor {
+        &*self.predictor
+    }
+
+    /// Returns the calls so far of a session that is not over.
+    pub(super) fn trail(&self, session: &CallSession, now: Timestamp) -> Option<&Trail> {
+        let open = self.open.get(session)?;
+        (now.duration_since(open.last_call) <= IDLE_GAP).then_some(&open.trail)
+    }
+
+    /// Returns how many calls were learned from since the start.
+    pub(super) fn n_learned(&self) -> u64 {
+        self.n_learned
+    }
+
+    /// Returns the newest call that was read.
+    pub(super) fn learned_to(&self) -> Option<InvocationId> {
+        let newest = self.recent.last_key_value().map(|(id, _)| *id);
+        newest.max(self.read_to)
+    }
+
+    /// Returns the call after which others are to be read: some of them were read before, others
+    /// may have come late.
+    pub(super) fn read_to(&self) -> Option<InvocationId> {
+        self.read_to
+    }
+
+    /// Leaves out all calls up to this one.
+    pub(super) fn skip_to(&mut self, call: InvocationId) {
+        self.read_to = self.read_to.max(Some(call));
+    }
+
+    /// Returns whether a call was not read before.
+    pub(super) fn is_new(&self, call: &PastCall) -> bool {
+        Some(call.id) > self.read_to && !self.recent.contains_key(&call.id)
+    }
+
+    /// Returns whether a tool was ever listed, or called with success.
+    pub(super) fn is_known(&self, tool: &ToolRef) -> bool {
+        let slot = self.predictor.vocabulary().slot(tool);
+        slot.is_some_and(|slot| self.known.binary_search(&slot).is_ok())
+    }
+
+    /// Takes note of tools that were listed.
+    pub(super) fn know(&mut self, tools: &[ToolRef]) {
+        let slots = tools.iter().filter_map(|tool| self.predictor.intern(tool));
+        self.known.extend(slots);
+        self.known.sort_unstable();
+        self.known.dedup();
+    }
+
+    /// Gives places to tools that were never seen.
+    pub(super) fn meet(&mut self, tools: &[ToolRef]) {
+        for tool in tools {
+            self.predictor.intern(tool);
+        }
+    }
+
+    /// Learns from a call, unless it was read before.
+    pub(super) fn follow(&mut self, call: &PastCall) {
+        if !self.is_new(call) {
+            return;
+        }
+        self.recent.insert(call.id, call.started_at);
+        self.end_silent(call.started_at);
+        let tool = ToolRef {
+            upstream: call.upstream.clone(),
+            tool: call.tool.clone(),
+        };
+        if call.continues.is_some() {
+            return;
+        }
+        if !self.is_known(&tool) {
+            if call.outcome != Some(Outcome::Ok) {
+                return;
+            }
+            self.know(std::slice::from_ref(&tool));
+        }
+        let Some(slot) = self.predictor.vocabulary().slot(&tool) else {
+            return;
+        };
+        let session = call.belongs_to();
+        let mut open = self.take(session).unwrap_or_else(|| Open {
+            trail: Trail::new(party(call)),
+            last_call: call.started_at,
+        });
+        open.last_call = open.last_call.max(call.started_at);
+        open.trail.set_time(call.started_at);
+        (self.predictor).learn(&mut open.trail, &self.known, slot, Lesson::Everything);
+        self.n_learned += 1;
+        self.by_silence.insert((open.last_call, session));
+        self.open.insert(session, open);
+        while self.open.len() > MAX_OPEN {
+            self.end_most_silent();
+        }
+    }
+
+    fn take(&mut self, session: CallSession) -> Option<Open> {
+        let open = self.open.remove(&session)?;
+        self.by_silence.remove(&(open.last_call, session));
+        Some(open)
+    }
+
+    /// Takes sessions to be over that have been silent for long.
+    pub(super) fn end_silent(&mut self, now: Timestamp) {
+        while let Some((last_call, _)) = self.by_silence.first() {
+            if now.duration_since(*last_call) <= IDLE_GAP {
+                break;
+            }
+            self.end_most_silent();
+        }
+    }
+
+    fn end_most_silent(&mut self) {
+        let ended = self.by_silence.pop_first();
+        let open = ended.and_then(|(_, session)| self.open.remove(&session));
+        if let Some(open) = open {
+            self.predictor.end_session(&open.trail);
+        }
+    }
+
+    /// Lets what was learned age until now.
+    pub(super) fn upkeep(&mut self, now: Timestamp) {
+        self.end_silent(now);
+        self.predictor.upkeep(now);
+    }
+
+    /// Takes all calls to be read that were received so long before the newest one, and before
+    /// now, that none of them comes any more. A call from the future, by the clock of another
+    /// machine, hides none that is made until then.
+    pub(super) fn settle(&mut self, now: Timestamp) {
+        let Some((_, newest)) = self.recent.last_key_value() else {
+            return;
+        };
+        let until = (*newest).min(now).checked_sub(LATE);
+        let until = InvocationId::new(until.unwrap_or(Timestamp::UNIX_EPOCH), [0; 10]);
+        if Some(until) > self.read_to {
+            self.read_to = Some(until);
+            self.recent = self.recent.split_off(&until);
+        }
+    }
+
+    /// Returns the format of [`Self::snapshot`].
+    pub(super) fn format(&self) -> u32 {
+        FORMAT * 10_000 + self.predictor.format()
+    }
+
+    /// Returns what was learned, and where the sessions stand, as bytes.
+    pub(super) fn snapshot(&self) -> Result<Vec<u8>, SnapshotError> {
+        let saved = Saved {
+            open: self.open.iter().map(|(key, open)| (*key, open.clone())).collect(),
+            read_to: self.read_to,
+            recent: self.recent.iter().map(|(id, at)| (*id, *at)).collect(),
+            predictor: self.predictor.snapshot()?,
+        };
+        postcard::to_allocvec(&saved).map_err(SnapshotError::Unwritable)
+    }
+
+    /// Goes on from a snapshot. What is refused leaves what was learned as it was.
+    pub(super) fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), SnapshotError> {
+        if format != self.format() {
+            return Err(SnapshotError::Format {
+                expected: self.format(),
+                found: format,
+            });
+        }
+        let saved: Saved = postcard::from_bytes(bytes).map_err(SnapshotError::Damaged)?;
+        self.predictor
+            .restore(self.predictor.format(), &saved.predictor)?;
+        let vocabulary = self.predictor.vocabulary();
+        let sessions = saved.open.into_iter();
+        self.open = sessions
+            .filter(|(_, open)| open.trail.is_over(vocabulary))
+            .collect();
+        let open = self.open.iter();
+        self.by_silence = open.map(|(key, open)| (open.last_call, *key)).collect();
+        self.read_to = saved.read_to;
+        self.recent = saved.recent.into_iter().collect();
+        self.known.clear();
+        Ok(())
+    }
+}
+
+/// Returns whose call it is.
+fn party(call: &PastCall) -> Party {
+    Party::new(&call.principal, call.client.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::principal::Principal;
+use riglm_ports::fake::FailingPredictor;
+
+use super::*;
+
+const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+fn tool(name: &str) -> ToolRef {
+    ToolRef {
+        upstream: UpstreamName::parse("notes").unwrap(),
+        tool: name.into(),
+    }
+}
+
+/// Returns a call of a session, so many seconds after the start.
+fn call(session: u8, seconds: i64, name: &str) -> PastCall {
+    let at = START + SignedDuration::from_secs(seconds);
+    let ToolRef { upstream, tool } = tool(name);
+    PastCall {
+        id: InvocationId::new(at, [session; 10]),
+        session: SessionId::new(START, [session; 10]),
+        work_session: None,
+        principal: Principal::local(),
+        client: Some("client".into()),
+        upstream,
+        tool,
+        started_at: at,
+        continues: None,
+        outcome: Some(Outcome::Ok),
+    }
+}
+
+fn learner() -> Learner {
+    let mut learner = Learner::new(Box::new(FailingPredictor::default()));
+    learner.know(&["read", "write", "list"].map(tool));
+    learner
+}
+
+fn n_calls(learner: &Learner, session: u8, seconds: i64) -> Option<usize> {
+    let session = CallSession::Connection(SessionId::new(START, [session; 10]));
+    let now = START + SignedDuration::from_secs(seconds);
+    learner.trail(&session, now).map(Trail::n_calls)
+}
+
+/// Sessions that overlap, with pauses.
+fn stream() -> Vec<PastCall> {
+    let names = ["read", "write", "list"];
+    let calls = (0..120).map(|n: i64| {
+        let session = u8::try_from(n % 3).unwrap();
+        let pause = (n / 40) * 700;
+        call(session, n * 7 + pause, names[usize::try_from((n / 2) % 3).unwrap()])
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
+    let mut learner = learner();
+    let calls = [call(1, 0, "read"), call(2, 8, "list"), call(1, 5, "write")];
+    for _ in 0..3 {
+        for call in &calls {
+            learner.follow(call);
+            learner.settle(START + SignedDuration::from_secs(9));
+        }
+    }
+    assert_eq!(learner.n_learned(), 3);
+    assert_eq!(learner.learned_to(), Some(calls[1].id));
+    assert_eq!(n_calls(&learner, 1, 9), Some(2));
+    // What is read again begins before everything that may come late.
+    assert!(learner.read_to() < Some(calls[0].id));
+    learner.follow(&call(3, 100, "read"));
+    learner.settle(START + SignedDuration::from_secs(100));
+    assert!(learner.read_to() > Some(calls[1].id));
+    assert!(learner.recent.len() == 1 && !learner.is_new(&calls[2]));
+}
+
+#[test]
+fn a_call_from_the_future_hides_none_that_is_made_until_then() {
+    let mut learner = learner();
+    learner.follow(&call(1, 3_600, "read"));
+    learner.settle(START);
+    assert!(learner.is_new(&call(2, 1, "read")));
+    learner.follow(&call(2, 1, "read"));
+    learner.settle(START + SignedDuration::from_secs(2));
+    learner.follow(&call(1, 3_600, "read"));
+    assert_eq!(learner.n_learned(), 2);
+}
+
+#[test]
+fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
+    let mut learner = learner();
+    for outcome in [None, Some(Outcome::Error), Some(Outcome::Cancelled)] {
+        let seconds = i64::try_from(learner.recent.len()).unwrap();
+        let mut made_up = call(1, seconds, "made_up");
+        made_up.outcome = outcome;
+        learner.follow(&made_up);
+    }
+    let mut round = call(1, 5, "read");
+    round.continues = Some(round.id);
+    learner.follow(&round);
+    assert_eq!((learner.n_learned(), n_calls(&learner, 1, 6)), (0, None));
+    assert!(!learner.is_known(&tool("made_up")));
+    let mut failed = call(1, 6, "read");
+    failed.outcome = Some(Outcome::Error);
+    learner.follow(&failed);
+    learner.follow(&call(1, 7, "unlisted"));
+    assert_eq!((learner.n_learned(), n_calls(&learner, 1, 8)), (2, Some(2)));
+    assert!(learner.is_known(&tool("unlisted")));
+}
+
+#[test]
+fn a_silence_ends_a_session() {
+    let mut learner = learner();
+    learner.follow(&call(1, 0, "read"));
+    learner.follow(&call(1, 600, "read"));
+    assert_eq!(n_calls(&learner, 1, 1_200), Some(2));
+    assert_eq!(n_calls(&learner, 1, 1_201), None);
+    learner.follow(&call(2, 1_201, "read"));
+    assert_eq!(learner.open.len(), 1);
+    learner.follow(&call(1, 1_202, "read"));
+    assert_eq!(n_calls(&learner, 1, 1_202), Some(1));
+}
+
+#[test]
+fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
+    let calls = stream();
+    let now = calls.last().unwrap().started_at;
+    let mut whole = learner();
+    for call in &calls {
+        whole.follow(call);
+    }
+    for cut in [1, 47, 80, 119] {
+        let mut first = learner();
+        for call in &calls[..cut] {
+            first.follow(call);
+        }
+        first.settle(now);
+        let mut second = learner();
+        second
+            .restore(first.format(), &first.snapshot().unwrap())
+            .unwrap();
+        second.know(&["read", "write", "list"].map(tool));
+        // Some are read again.
+        for call in &calls[cut.saturating_sub(1)..] {
+            second.follow(call);
+        }
+        let learned = |learner: &Learner| learner.predictor().snapshot().unwrap();
+        assert!(learned(&second) == learned(&whole), "{cut}");
+        let open = |learner: &Learner| format!("{:?}", learner.open);
+        assert_eq!(open(&second), open(&whole), "{cut}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
+    let mut learner = learner();
+    for call in stream() {
+        learner.follow(&call);
+    }
+    let good = learner.snapshot().unwrap();
+    let format = learner.format();
+    assert!(learner.restore(format + 1, &good).is_err());
+    for length in [0, 1, good.len() / 2, good.len() - 1] {
+        assert!(learner.restore(format, &good[..length]).is_err(), "{length}");
+    }
+    assert_eq!(learner.snapshot().unwrap(), good);
+}

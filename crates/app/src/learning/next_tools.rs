@@ -1,0 +1,344 @@
+//! Which tools a session needs next.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use jiff::Timestamp;
+use riglm_domain::embedding::Embedding;
+use riglm_domain::id::SessionId;
+use riglm_domain::invocation::CallSession;
+use riglm_domain::prediction::{
+    Bands, Confidence, ConfidenceMeasure, Explanation, Party, Slot, TextEvidence, Trail,
+};
+use riglm_domain::principal::Principal;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::predictor::Predictor;
+
+use super::learner::Learner;
+use super::session_calls::SessionCalls;
+
+/// How predictions are judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NextToolsOptions {
+    /// How the confidence is made.
+    pub measure: ConfidenceMeasure,
+    /// Where its bands begin.
+    pub bands: Bands,
+}
+
+/// A text that says what a session is doing.
+#[derive(Clone, Copy, Debug)]
+pub struct Intent<'a> {
+    /// The text. Only keys of its words are kept.
+    pub text: &'a str,
+    /// How well tools fit it, by their positions among those that are asked about: the larger the
+    /// better, on any scale.
+    pub fits: &'a [(usize, f64)],
+    /// Its vector, of unit length, where an encoder was there.
+    pub vector: Option<&'a Embedding>,
+}
+
+/// A session whose next tools are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionView<'a> {
+    /// The session.
+    pub session: SessionId,
+    /// Whose it is.
+    pub principal: &'a Principal,
+    /// The name that the client gives itself.
+    pub client: &'a str,
+    /// What is being done, where that is known.
+    pub intent: Option<Intent<'a>>,
+    /// The moment that it is asked for.
+    pub now: Timestamp,
+}
+
+/// Why a prediction is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The predictor failed.
+    Failed,
+}
+
+/// A tool that may be needed next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NextTool {
+    /// Its position among the tools that were asked about.
+    pub position: usize,
+    /// The probability that it is called next.
+    pub probability: f64,
+}
+
+/// Which tools a session needs next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The tools, the most likely first. Tools for which the predictor has no room are not among
+    /// them.
+    pub ranked: Vec<NextTool>,
+    /// Why this is no prediction; all tools are as likely then, in the order in which they were
+    /// asked about.
+    pub fallback: Option<Fallback>,
+    similarities: Vec<f64>,
+    options: NextToolsOptions,
+}
+
+impl Prediction {
+    /// Returns how far a list of the `max_tools` most likely tools is to be trusted. What is no
+    /// prediction is not.
+    #[must_use]
+    pub fn confidence(&self, max_tools: usize) -> Confidence {
+        let NextToolsOptions { measure, bands } = self.options;
+        let value = match measure {
+            _ if self.fallback.is_some() => 0.0,
+            ConfidenceMeasure::Mass => {
+                let shown = self.ranked.iter().take(max_tools);
+                shown.map(|tool| tool.probability).sum::<f64>().min(1.0)
+            }
+            ConfidenceMeasure::Similarity => {
+                let n_used = self.similarities.len();
+                return Confidence::of_similarity(&self.similarities, n_used, bands);
+            }
+        };
+        Confidence {
+            value,
+            band: bands.of(value),
+        }
+    }
+}
+
+/// Predicts the next tools of sessions from what was learned, and from what they called so far.
+///
+/// A prediction takes well under a millisecond for hundreds of tools, and waits for no store.
+#[derive(Debug)]
+pub struct NextTools {
+    learner: SharedLearner,
+    sessions: SessionCalls,
+    options: NextToolsOptions,
+    n_failed: AtomicU64,
+    was_warned: AtomicBool,
+}
+
+impl NextTools {
+    /// Returns predictions by a predictor that learned nothing yet.
+    #[must_use]
+    pub fn new(predictor: Box<dyn Predictor>, options: NextToolsOptions) -> Self {
+        Self {
+            learner: SharedLearner::new(Learner::new(predictor)),
+            sessions: SessionCalls::default(),
+            options,
+            n_failed: AtomicU64::new(0),
+            was_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that a session calls a tool: predictions for it follow at once.
+    pub fn called(&self, session: SessionId, tool: ToolRef, at: Timestamp) {
+        self.sessions.called(session, tool, at);
+    }
+
+    /// Returns which of the tools a session needs next. Never fails: see [`Prediction::fallback`].
+    #[must_use]
+    pub fn predict(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Prediction {
+        let predicted = self.with_trail(view, tools, |predictor, trail, slots| {
+            let candidates = known(slots);
+            let forecast = predictor.predict(trail, &candidates);
+            let ranked = forecast.ranked();
+            let is_sound = ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0);
+            let similarities = match self.options.measure {
+                ConfidenceMeasure::Mass => Vec::new(),
+                ConfidenceMeasure::Similarity => trail
+                    .text()
+                    .map_or_else(Vec::new, |text| predictor.similarities(trail, text)),
+            };
+            is_sound.then(|| (by_position(ranked, slots), similarities))
+        });
+        if let Some((ranked, similarities)) = predicted {
+            return Prediction {
+                ranked,
+                fallback: None,
+                similarities,
+                options: self.options,
+            };
+        }
+        let probability = 1.0 / u32::try_from(tools.len().max(1)).map_or(f64::MAX, f64::from);
+        let even = |position| NextTool {
+            position,
+            probability,
+        };
+        Prediction {
+            ranked: (0..tools.len()).map(even).collect(),
+            fallback: Some(Fallback::Failed),
+            similarities: Vec::new(),
+            options: self.options,
+        }
+    }
+
+    /// Returns why the tools at these positions are as likely as they are; `None` for those of
+    /// which nothing can be said.
+    #[must_use]
+    pub fn explain(
+        &self,
+        view: &SessionView<'_>,
+        tools: &[ToolRef],
+        positions: &[usize],
+    ) -> Vec<Option<Explanation>> {
+        let explained = self.with_trail(view, tools, |predictor, trail, slots| {
+            let candidates = known(slots);
+            let wanted = positions.iter().map(|at| slots.get(*at).copied().flatten());
+            let explain = |slot| predictor.explain(trail, &candidates, slot);
+            Some(wanted.map(|slot| slot.and_then(explain)).collect())
+        });
+        explained.unwrap_or_else(|| vec![None; positions.len()])
+    }
+
+    /// Returns how many predictions failed since the start.
+    #[must_use]
+    pub fn n_failed(&self) -> u64 {
+        self.n_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many calls were learned from since the start.
+    #[must_use]
+    pub fn n_learned(&self) -> u64 {
+        self.learner.read().n_learned()
+    }
+
+    /// Calls `work` with the predictor, the session so far, and the slots of the tools. What fails
+    /// is counted, and said once.
+    fn with_trail<T>(
+        &self,
+        view: &SessionView<'_>,
+        tools: &[ToolRef],
+        work: impl FnOnce(&dyn Predictor, &Trail, &[Option<Slot>]) -> Option<T>,
+    ) -> Option<T> {
+        let calls = self.sessions.of(view.session, view.now);
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let learner = self.knowing(tools);
+            let slots: Vec<Option<Slot>> = {
+                let vocabulary = learner.predictor().vocabulary();
+                tools.iter().map(|tool| vocabulary.slot(tool)).collect()
+            };
+            let trail = trail(&learner, view, &calls, &slots);
+            work(learner.predictor(), &trail, &slots)
+        }));
+        let done = done.ok().flatten();
+        if done.is_none() {
+            self.failed("predict");
+        }
+        done
+    }
+
+    /// Returns the learner, who has a place for each of the tools, as far as there is room.
+    fn knowing(&self, tools: &[ToolRef]) -> RwLockReadGuard<'_, Learner> {
+        let learner = self.learner.read();
+        let vocabulary = learner.predictor().vocabulary();
+        if tools.iter().all(|tool| vocabulary.slot(tool).is_some()) {
+            return learner;
+        }
+        drop(learner);
+        self.learner.write().meet(tools);
+        self.learner.read()
+    }
+
+    /// Counts that something failed which must fail no request, and says so the first time.
+    pub(super) fn failed(&self, what: &str) {
+        self.n_failed.fetch_add(1, Ordering::Relaxed);
+        if !self.was_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the predictor failed to {what}: tools are shown as if nothing were known; further \
+                 failures are counted only"
+            );
+        }
+    }
+
+    /// Returns what is learned with.
+    pub(super) fn learner(&self) -> &SharedLearner {
+        &self.learner
+    }
+}
+
+/// A learner that is taught by one task, and asked by others meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct SharedLearner(Arc<RwLock<Learner>>);
+
+impl SharedLearner {
+    pub(super) fn new(learner: Learner) -> Self {
+        Self(Arc::new(RwLock::new(learner)))
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Learner> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held for one call at a time: others wait for it.
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Learner> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts what another one learned in the place of what this one learned.
+    pub(super) fn take_over(&self, other: &Self) {
+        std::mem::swap(&mut *self.write(), &mut *other.write());
+    }
+}
+
+/// Returns the session so far: what was called a moment ago, or what is known from before where
+/// nothing was.
+fn trail(
+    learner: &Learner,
+    view: &SessionView<'_>,
+    calls: &[ToolRef],
+    slots: &[Option<Slot>],
+) -> Trail {
+    let mut trail = if calls.is_empty() {
+        let known = learner.trail(&CallSession::Connection(view.session), view.now);
+        known.cloned()
+    } else {
+        let vocabulary = learner.predictor().vocabulary();
+        let mut trail = Trail::new(Party::new(view.principal, view.client));
+        for slot in calls.iter().filter_map(|tool| vocabulary.slot(tool)) {
+            trail.push(slot);
+        }
+        Some(trail)
+    }
+    .unwrap_or_else(|| Trail::new(Party::new(view.principal, view.client)));
+    trail.set_time(view.now);
+    if let Some(intent) = &view.intent {
+        let fits = intent.fits.iter().filter_map(|(position, fit)| {
+            let slot = slots.get(*position).copied().flatten()?;
+            Some((slot, *fit))
+        });
+        let mut text = TextEvidence::new(intent.text).with_scores(fits);
+        if let Some(vector) = intent.vector {
+            text = text.with_vector(vector.clone());
+        }
+        trail.set_text(text);
+    }
+    trail
+}
+
+fn known(slots: &[Option<Slot>]) -> Vec<Slot> {
+    slots.iter().copied().flatten().collect()
+}
+
+/// Returns what was ranked by positions. Of a tool that was asked about twice the first one counts.
+fn by_position(ranked: &[(Slot, f64)], slots: &[Option<Slot>]) -> Vec<NextTool> {
+    let n = ranked.iter().map(|(slot, _)| slot.index() + 1).max();
+    let mut position_of = vec![None; n.unwrap_or(0)];
+    for (position, slot) in slots.iter().enumerate() {
+        let place = slot.and_then(|slot| position_of.get_mut(slot.index()));
+        if let Some(place @ None) = place {
+            *place = Some(position);
+        }
+    }
+    let named = ranked.iter().filter_map(|(slot, probability)| {
+        Some(NextTool {
+            position: (*position_of.get(slot.index())?)?,
+            probability: *probability,
+        })
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests;

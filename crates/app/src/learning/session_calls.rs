@@ -1,0 +1,138 @@
+//! What sessions called a moment ago, before the store has it.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use lru::LruCache;
+use riglm_domain::id::SessionId;
+use riglm_domain::tool::ToolRef;
+
+use super::learner::IDLE_GAP;
+
+/// How many sessions are followed at a time.
+const MAX_SESSIONS: usize = 10_000;
+/// How many of the last calls of a session are kept in their order.
+const MAX_CALLS: usize = 256;
+/// How many tools are kept of the calls before those.
+const MAX_EARLIER: usize = 128;
+
+#[derive(Debug)]
+struct Calls {
+    /// The tools of calls before the last ones, each once.
+    earlier: Vec<ToolRef>,
+    last: VecDeque<ToolRef>,
+    last_at: Timestamp,
+}
+
+impl Calls {
+    fn new(at: Timestamp) -> Self {
+        Self {
+            earlier: Vec::new(),
+            last: VecDeque::new(),
+            last_at: at,
+        }
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.duration_since(self.last_at) > IDLE_GAP
+    }
+
+    fn push(&mut self, tool: ToolRef, at: Timestamp) {
+        if self.last.len() >= MAX_CALLS
+            && let Some(oldest) = self.last.pop_front()
+            && self.earlier.len() < MAX_EARLIER
+            && !self.earlier.contains(&oldest)
+        {
+            self.earlier.push(oldest);
+        }
+        self.last.push_back(tool);
+        self.last_at = self.last_at.max(at);
+    }
+}
+
+/// The calls of the sessions that are going on.
+#[derive(Debug)]
+pub(super) struct SessionCalls(Mutex<LruCache<SessionId, Calls>>);
+
+impl Default for SessionCalls {
+    fn default() -> Self {
+        let n = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
+        Self(Mutex::new(LruCache::new(n)))
+    }
+}
+
+impl SessionCalls {
+    /// Notes that a session called a tool.
+    pub(super) fn called(&self, session: SessionId, tool: ToolRef, at: Timestamp) {
+        let mut sessions = self.lock();
+        let calls = sessions.get_or_insert_mut(session, || Calls::new(at));
+        if calls.is_over(at) {
+            *calls = Calls::new(at);
+        }
+        calls.push(tool, at);
+    }
+
+    /// Returns what a session called so far, in its order; nothing where it called nothing, or was
+    /// silent for so long that another session begins.
+    pub(super) fn of(&self, session: SessionId, now: Timestamp) -> Vec<ToolRef> {
+        let mut sessions = self.lock();
+        let calls = sessions.get(&session).filter(|calls| !calls.is_over(now));
+        calls.map_or_else(Vec::new, |calls| {
+            calls.earlier.iter().chain(&calls.last).cloned().collect()
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<SessionId, Calls>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use riglm_domain::id::UpstreamName;
+
+    use super::*;
+
+    fn tool(n: usize) -> ToolRef {
+        ToolRef {
+            upstream: UpstreamName::parse("u").unwrap(),
+            tool: format!("t{n}").as_str().into(),
+        }
+    }
+
+    #[test]
+    fn calls_are_kept_until_the_session_is_silent() {
+        let sessions = SessionCalls::default();
+        let start = Timestamp::constant(1_800_000_000, 0);
+        let session = SessionId::new(start, [1; 10]);
+        sessions.called(session, tool(1), start);
+        sessions.called(session, tool(2), start + SignedDuration::from_mins(9));
+        let later = start + SignedDuration::from_mins(19);
+        assert_eq!(sessions.of(session, later), [tool(1), tool(2)]);
+        assert_eq!(sessions.of(SessionId::new(start, [2; 10]), later), []);
+        let silent = later + SignedDuration::from_secs(1);
+        assert_eq!(sessions.of(session, silent), []);
+        sessions.called(session, tool(3), silent);
+        assert_eq!(sessions.of(session, silent), [tool(3)]);
+    }
+
+    #[test]
+    fn a_long_session_keeps_its_last_calls_and_its_tools() {
+        let sessions = SessionCalls::default();
+        let start = Timestamp::constant(1_800_000_000, 0);
+        let session = SessionId::new(start, [1; 10]);
+        sessions.called(session, tool(7), start);
+        for _ in 0..2 {
+            for n in 0..MAX_CALLS {
+                sessions.called(session, tool(n % 20), start);
+            }
+        }
+        let calls = sessions.of(session, start);
+        assert_eq!(calls.len(), MAX_CALLS + 20);
+        assert_eq!(calls[0], tool(7));
+        assert_eq!(calls.last(), Some(&tool((MAX_CALLS - 1) % 20)));
+    }
+}

@@ -1,0 +1,269 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use riglm_domain::id::{InvocationId, SessionId};
+use riglm_domain::invocation::Outcome;
+use riglm_domain::prediction::{Bands, ConfidenceMeasure};
+use riglm_domain::record::Record;
+use riglm_ports::analytics::{ClientData as _, ClientSelector, RecordSink as _};
+use riglm_ports::contract::scene::{call_of, end, hash, page, run, session};
+use riglm_ports::fake::{FailingPredictor, ManualClock, MemoryStore};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::learning::NextToolsOptions;
+
+/// A proxy with a store.
+struct Scene {
+    store: Arc<MemoryStore>,
+    clock: Arc<ManualClock>,
+    is_failing: Arc<AtomicBool>,
+}
+
+/// A task that learns.
+struct Running {
+    next: Arc<NextTools>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let scene = Self {
+            store: Arc::default(),
+            clock: Arc::default(),
+            is_failing: Arc::default(),
+        };
+        let seen_at = scene.clock.now();
+        let listing = page("list", &["a", "b"]);
+        scene.apply(&[Record::ToolsSeen { listing, seen_at }]).await;
+        scene
+    }
+
+    async fn apply(&self, records: &[Record]) {
+        self.store.apply(records).await.unwrap();
+    }
+
+    /// Records calls of a session by a client, now.
+    async fn calls(&self, n: u8, names: &[&str]) {
+        let mut row = session(run(1), n);
+        row.client_info.name = format!("client{n}");
+        row.client = hash(&row.client_info.name);
+        row.id = SessionId::new(self.clock.now(), [n; 10]);
+        let mut records = vec![Record::SessionOpened(row.clone())];
+        for (number, name) in (0..).zip(names) {
+            let at = self.clock.now();
+            let mut made = call_of(row.id, number, name);
+            made.id = InvocationId::new(at, [0, 0, 0, n, number, 0, 0, 0, 0, 0]);
+            (made.started_at, made.continues, made.work_session) = (at, None, None);
+            records.push(Record::CallOpened(made.clone()));
+            records.push(Record::CallClosed(end(&made, Outcome::Ok)));
+        }
+        self.apply(&records).await;
+    }
+
+    fn start(&self) -> Running {
+        let is_failing = Arc::clone(&self.is_failing);
+        let make = move || Box::new(FailingPredictor::new(Arc::clone(&is_failing)));
+        let options = NextToolsOptions {
+            measure: ConfidenceMeasure::Mass,
+            bands: Bands::MASS,
+        };
+        let next = Arc::new(NextTools::new(make(), options));
+        let stores = LearningStores {
+            calls: self.store.clone(),
+            tools: self.store.clone(),
+            snapshots: self.store.clone(),
+            changes: self.store.clone(),
+        };
+        let task = LearningTask::new(
+            stores,
+            self.clock.clone(),
+            Arc::clone(&next),
+            "test".into(),
+            move || make(),
+        );
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(task.run(stop.clone()));
+        Running { next, stop, task }
+    }
+
+    /// Lets time pass.
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        sleep(time).await;
+    }
+
+    async fn saved(&self) -> Option<Snapshot> {
+        self.store.newest_snapshot("test").await.unwrap()
+    }
+}
+
+impl Running {
+    fn learned(&self) -> Vec<u8> {
+        self.next.learner().read().predictor().snapshot().unwrap()
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+const A_WHILE: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_learned_from_that_were_there_and_that_come() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a", "b"]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 2);
+    scene.calls(2, &["a", "nobody_listed_this"]).await;
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 4);
+    for _ in 0..10 {
+        scene.pass(A_WHILE).await;
+    }
+    assert_eq!(running.next.n_learned(), 4);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_goes_on_from_what_was_saved() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a"; 50]).await;
+    let first = scene.start();
+    scene.pass(A_WHILE).await;
+    let learned = first.learned();
+    first.stop().await;
+    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(1));
+    scene.pass(A_WHILE).await;
+    let second = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(second.next.n_learned(), 0);
+    assert!(second.learned() == learned);
+    scene.calls(2, &["b"]).await;
+    scene.pass(A_WHILE).await;
+    assert_eq!(second.next.n_learned(), 1);
+    second.stop().await;
+    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(2));
+    // What is not more than before is not saved again.
+    let third = scene.start();
+    scene.pass(A_WHILE).await;
+    third.stop().await;
+    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_saved_from_time_to_time() {
+    let scene = Scene::new().await;
+    let running = scene.start();
+    scene.calls(1, &["a"]).await;
+    scene.pass(SAVE_EVERY / 2).await;
+    assert_eq!(scene.saved().await, None);
+    scene.pass(SAVE_EVERY).await;
+    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(1));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_cannot_be_read_is_made_anew() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a", "b"]).await;
+    let damaged = Snapshot {
+        model: "test".into(),
+        version: 1,
+        format: 7,
+        learned_to: None,
+        taken_at: scene.clock.now(),
+        bytes: vec![1, 2, 3],
+    };
+    scene.store.save_snapshot(&damaged).await.unwrap();
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 2);
+    running.stop().await;
+    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_removed_client_taught_is_forgotten() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a"; 9]).await;
+    let first = scene.start();
+    scene.pass(A_WHILE).await;
+    first.stop().await;
+    scene.calls(2, &["b"; 3]).await;
+    let second = scene.start();
+    scene.pass(A_WHILE).await;
+    let both = second.learned();
+    let client = ClientSelector("client1".into());
+    let deleted = scene.store.delete(&client).await.unwrap();
+    assert_eq!(deleted.n_calls, 9);
+    scene.pass(LOOK_EVERY * 2).await;
+    assert_eq!(second.next.n_learned(), 3);
+    assert!(second.learned() != both);
+    let saved = scene.saved().await.unwrap();
+    assert_eq!(saved.version, 1);
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_tried_again() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a", "b"]).await;
+    scene.store.start_failing();
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    scene.store.stop_failing();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 2);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_predictor_that_fails_is_counted_and_goes_on() {
+    let scene = Scene::new().await;
+    scene.is_failing.store(true, Ordering::SeqCst);
+    scene.calls(1, &["a", "b"]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!((running.next.n_learned(), running.next.n_failed()), (0, 2));
+    scene.is_failing.store(false, Ordering::SeqCst);
+    scene.calls(2, &["a"]).await;
+    scene.pass(A_WHILE).await;
+    assert_eq!((running.next.n_learned(), running.next.n_failed()), (1, 2));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_history_is_read_page_by_page() {
+    let scene = Scene::new().await;
+    for n in 0..5 {
+        scene.calls(n, &["a"; 250]).await;
+        scene.pass(Duration::from_secs(60)).await;
+    }
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 5 * 250);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_learned_anew_once_a_day() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a", "b"]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    // So old that nobody looks for it any more.
+    let mut late = call_of(SessionId::new(Timestamp::UNIX_EPOCH, [9; 10]), 1, "a");
+    late.id = InvocationId::new(scene.clock.now() - Duration::from_mins(9), [9; 10]);
+    (late.continues, late.work_session) = (None, None);
+    scene.apply(&[Record::CallOpened(late)]).await;
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 2);
+    scene.pass(ANEW_EVERY).await;
+    assert_eq!(running.next.n_learned(), 3);
+    running.stop().await;
+}
