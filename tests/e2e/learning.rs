@@ -1,4 +1,5 @@
-//! What was searched for and called is remembered over a restart.
+//! What was searched for and called is remembered over a restart, and what is called next is
+//! learned.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,12 +33,20 @@ struct Line {
 }
 
 async fn line(data_dir: &Path) -> Line {
+    line_with(data_dir, "prediction", &[]).await
+}
+
+async fn line_with(data_dir: &Path, strategy: &str, environment: &[(&str, &str)]) -> Line {
     let control = free_port();
     let address = format!("127.0.0.1:{control}");
-    let arguments = ["--strategy", "prediction", "--control", &address];
+    let arguments = ["--strategy", strategy, "--control", &address];
+    let debug = [("RIGLM__LOGGING__LEVEL", "debug")];
+    let environment = environment.iter().chain(&debug);
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
-        environment: vec![("RIGLM__LOGGING__LEVEL".into(), "debug".into())],
+        environment: environment
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect(),
         ..Options::default()
     };
     let riglm = Riglm::serve(&upstream().await, data_dir, &options).await;
@@ -56,17 +65,43 @@ async fn line(data_dir: &Path) -> Line {
     }
 }
 
+/// Returns what a search is answered with, as structured content.
+async fn ask(client: &RawClient, id: &str, query: &str) -> Value {
+    let arguments = format!(r#"{{"query":"{query}"}}"#);
+    let text = call(id, "search_available_tools", &arguments);
+    let answer = client.request(&text).await;
+    let mut answer: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+    answer["result"]["structuredContent"].take()
+}
+
 impl Line {
     /// Returns the names that a search finds, best first.
     async fn search(&self, id: &str, query: &str) -> Vec<String> {
-        let arguments = format!(r#"{{"query":"{query}"}}"#);
-        let text = call(id, "search_available_tools", &arguments);
-        let answer = self.client.request(&text).await;
-        let answer: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
-        let matches = &answer["result"]["structuredContent"]["matches"];
-        let matches = matches.as_array().expect("an answer has matches");
+        let answer = ask(&self.client, id, query).await;
+        let matches = answer["matches"].as_array().expect("an answer has matches");
         let names = matches.iter().map(|found| found["name"].as_str());
         names.flatten().map(str::to_owned).collect()
+    }
+
+    async fn health(&self) -> Value {
+        let url = format!("http://127.0.0.1:{}/health", self.control);
+        let url = url.parse().expect("an address");
+        let answer = plain_http::exchange(http::Method::GET, &url, &[], "").await;
+        serde_json::from_str(&answer.expect("an answer").body).expect("JSON")
+    }
+
+    /// Waits until so many calls were learned from, and what was there before.
+    async fn learned(&self, n_calls: u64) {
+        for _ in 0..300 {
+            let learning = self.health().await["prediction"].take();
+            let n_learned = learning["learned_calls"].as_u64().expect("a number");
+            if learning["status"] == "ok" && n_learned >= n_calls {
+                assert_eq!(learning["failures"], 0, "{learning}");
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("calls were not learned from: {}", self.health().await);
     }
 }
 
@@ -74,10 +109,7 @@ impl Line {
 async fn health_names_the_encoder_whose_vectors_searches_have() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
     let line = line(data_dir.path()).await;
-    let url = format!("http://127.0.0.1:{}/health", line.control);
-    let url = url.parse().expect("an address");
-    let answer = plain_http::exchange(http::Method::GET, &url, &[], "").await;
-    let health: Value = serde_json::from_str(&answer.expect("an answer").body).expect("JSON");
+    let health = line.health().await;
     assert_eq!(health["encoders"][0]["state"], "ready", "{health}");
     assert_eq!(health["status"], "ok", "{health}");
 }
@@ -107,4 +139,68 @@ async fn a_tool_that_was_called_after_a_search_is_found_by_its_like_after_a_rest
         Some(wanted),
         "{found:?} after {before:?}"
     );
+}
+
+/// Lists leave this tool out, with others.
+const HIDDEN: &str = "tool-037";
+const HIDES_IT: (&str, &str) = ("RIGLM__FILTERING__DENY", r#"["tool-02*", "tool-03*"]"#);
+
+/// Returns what a new client is told to need next when it calls a tool and then searches for
+/// something else.
+async fn needed_after(line: &Line, tool: &str) -> Vec<Value> {
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.request(&request("\"list\"", "tools/list")).await;
+    client.request(&call("1", tool, "{}")).await;
+    let mut answer = ask(&client, "2", QUERY).await;
+    let next = answer["predicted_next"].take();
+    next.as_array().expect("an array").clone()
+}
+
+#[tokio::test]
+async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_search() {
+    let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let mut line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+    line.learned(0).await;
+    for next in needed_after(&line, "tool-005").await {
+        assert!(!next["reason"].to_string().contains("tool-005"), "{next}");
+    }
+    for number in 0..20 {
+        for tool in ["tool-005", HIDDEN] {
+            let id = format!("\"{tool} {number}\"");
+            line.client.request(&call(&id, tool, "{}")).await;
+        }
+    }
+    line.learned(41).await;
+    let next = needed_after(&line, "tool-005").await;
+    assert_eq!(next[0]["name"], HIDDEN, "{next:?}");
+    for next in &next {
+        let name = next["name"].as_str().expect("a text");
+        assert!(name.starts_with("tool-02") || name.starts_with("tool-03"));
+    }
+    assert!(next[0]["input_schema"].is_object(), "{next:?}");
+    let reason = next[0]["reason"].as_str().expect("a text");
+    assert!(reason.contains("tool-005"), "{reason}");
+    assert_eq!(line.riglm.stop().await, Some(0));
+
+    // Nothing is learned again, and what was learned is there.
+    let line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+    line.learned(0).await;
+    let learned = line.health().await["prediction"]["learned_calls"].clone();
+    assert!(learned.as_u64() <= Some(1), "{learned}");
+    let again = needed_after(&line, "tool-005").await;
+    assert_eq!(again[0]["name"], HIDDEN);
+}
+
+#[tokio::test]
+async fn nothing_is_learned_where_nothing_is_recorded_or_it_is_switched_off() {
+    let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
+    for off in [
+        ("RIGLM__RECORDING__MODE", "off"),
+        ("RIGLM__PREDICTION__ENABLED", "false"),
+    ] {
+        let line = line_with(data_dir.path(), "denylist", &[HIDES_IT, off]).await;
+        assert_eq!(line.health().await["prediction"]["status"], "off");
+        assert_eq!(needed_after(&line, "tool-005").await, [] as [Value; 0]);
+    }
 }

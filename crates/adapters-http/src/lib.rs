@@ -13,8 +13,9 @@ mod server;
 
 pub use config::{ControlAddress, ControlAddressError, ControlConfig};
 pub use handlers::health::{
-    EncoderHealth, EncoderState, Encoders, HealthSource, Store, StoreCondition, StoreHealth,
-    UpstreamCondition, UpstreamHealth, Upstreams,
+    EncoderHealth, EncoderState, Encoders, HealthSource, Learning, LearningCondition,
+    LearningHealth, Store, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
+    Upstreams,
 };
 pub use router::router;
 pub use server::serve;

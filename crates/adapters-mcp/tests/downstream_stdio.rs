@@ -49,6 +49,7 @@ fn scene(capacity: usize) -> Scene {
         filter: ListFilter::new(None),
         limits: Limits::default(),
         search: None,
+        next_tools: None,
         tools: MetaTools::default(),
     });
     let (input, served_input) = tokio::io::duplex(64 << 10);

@@ -10,5 +10,7 @@ mod next_tools;
 mod session_calls;
 mod task;
 
-pub use next_tools::{Fallback, NextTool, NextTools, NextToolsOptions, Prediction, SessionView};
+pub use next_tools::{
+    Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,
+};
 pub use task::{LearningStores, LearningTask};

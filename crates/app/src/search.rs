@@ -4,6 +4,7 @@
 //! [`riglm_domain::retrieval`], the vectors of the encoders that are configured, and what the
 //! principal used before, and writes the answer. What is asked and then called teaches it.
 
+mod ahead;
 mod alike;
 mod answer;
 mod answers;

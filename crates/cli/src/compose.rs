@@ -1,6 +1,7 @@
 //! The composition root: the only place where adapters meet.
 
 mod fingerprint;
+mod learning;
 mod reload;
 mod search;
 mod upstreams;
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
+use learning::{learning_from, learning_state};
 use reload::Reload;
 pub use search::{EncoderUse, encoders_from};
 use search::{encoder_states, search_from};
@@ -68,7 +70,15 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
     let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
     let current = upstreams.build(config.upstreams()?, &[])?;
-    let search = search_from(config, storage.as_ref(), Arc::clone(&clock))?;
+    let learning = (storage.as_ref())
+        .and_then(|storage| learning_from(&config.prediction, storage, Arc::clone(&clock)));
+    let (next_tools, learning) = learning.unzip();
+    let search = search_from(
+        config,
+        storage.as_ref(),
+        next_tools.as_ref(),
+        Arc::clone(&clock),
+    )?;
     let proxy = Arc::new(Proxy::new(ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
@@ -76,6 +86,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         filter: ListFilter::new(list_policy_from(&config.filtering)),
         limits: config.limits.clone(),
         search: search.clone(),
+        next_tools: next_tools.clone(),
         tools: meta_tools(&config.search),
     }));
     let stop = CancellationToken::new();
@@ -93,11 +104,15 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         };
         tasks.spawn(retention.run(stop.clone()));
     }
+    if let Some(learning) = learning {
+        tasks.spawn(learning.run(stop.clone()));
+    }
     let source = HealthSource {
         version: env!("CARGO_PKG_VERSION"),
         upstreams: upstream_states(&proxy),
         store: store_state(storage.as_ref()),
         encoders: encoder_states(search),
+        learning: learning_state(next_tools),
     };
     start_control(&config.control, source, &stop, &tasks).await?;
     Ok(Core {

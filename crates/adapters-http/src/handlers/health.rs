@@ -1,5 +1,5 @@
 //! `GET /health`: whether the process serves, which upstreams it reaches, whether what it records
-//! gets to the database, and which encoders searches have. Open to everyone who reaches the port.
+//! gets to the database, which encoders searches have, and what is learned. Open to everyone who reaches the port.
 
 use std::fmt;
 use std::sync::Arc;
@@ -91,6 +91,33 @@ pub enum EncoderState {
     Failing,
 }
 
+/// Returns what is known of the learning.
+pub type Learning = Arc<dyn Fn() -> LearningHealth + Send + Sync>;
+
+/// What is known of the learning from recorded calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LearningHealth {
+    /// Whether calls are learned from.
+    #[serde(rename = "status")]
+    pub condition: LearningCondition,
+    /// How many calls were learned from since the start.
+    pub learned_calls: u64,
+    /// How often the predictor failed since the start.
+    pub failures: u64,
+}
+
+/// Whether recorded calls are learned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LearningCondition {
+    /// Those that were there and those that come.
+    Ok,
+    /// What was learned before is still being read.
+    Starting,
+    /// None: it is switched off, or nothing is recorded.
+    Off,
+}
+
 /// What the answer is made of.
 #[derive(Clone)]
 pub struct HealthSource {
@@ -102,6 +129,8 @@ pub struct HealthSource {
     pub store: Store,
     /// Asked at each request.
     pub encoders: Encoders,
+    /// Asked at each request.
+    pub learning: Learning,
 }
 
 impl fmt::Debug for HealthSource {
@@ -121,6 +150,7 @@ pub(crate) struct Health {
     upstreams: Vec<UpstreamHealth>,
     store: StoreHealth,
     encoders: Vec<EncoderHealth>,
+    prediction: LearningHealth,
 }
 
 pub(crate) async fn show(State(source): State<HealthSource>) -> Json<Health> {
@@ -140,6 +170,7 @@ pub(crate) async fn show(State(source): State<HealthSource>) -> Json<Health> {
         upstreams,
         store,
         encoders,
+        prediction: (source.learning)(),
     })
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::router;
 use crate::{
-    ControlConfig, EncoderHealth, EncoderState, HealthSource, StoreCondition, StoreHealth,
-    UpstreamCondition, UpstreamHealth,
+    ControlConfig, EncoderHealth, EncoderState, HealthSource, LearningCondition, LearningHealth,
+    StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -60,6 +60,11 @@ async fn ask_of(
         upstreams: Arc::new(move || upstreams.clone()),
         store: Arc::new(move || store.clone()),
         encoders: Arc::new(move || encoders.clone()),
+        learning: Arc::new(|| LearningHealth {
+            condition: LearningCondition::Starting,
+            learned_calls: 12,
+            failures: 1,
+        }),
     };
     let app = router(&ControlConfig::default(), source);
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
@@ -94,6 +99,7 @@ async fn health_names_status_and_version() {
             "upstreams": {},
             "store": {"status": "ok", "waiting_bytes": 0, "dropped_records": 0},
             "encoders": [],
+            "prediction": {"status": "starting", "learned_calls": 12, "failures": 1},
         })
     );
 }
@@ -110,7 +116,7 @@ async fn health_is_degraded_while_an_upstream_cannot_be_reached() {
     let (_, _, body) = ask_about(&sound, &sound_store(), "GET", "/health", &[]).await;
     assert_eq!(
         body.to_string(),
-        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0},"encoders":[]}"#
+        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0},"encoders":[],"prediction":{"status":"starting","learned_calls":12,"failures":1}}"#
     );
     let broken = [
         ("a", UpstreamCondition::Available),

@@ -136,6 +136,8 @@ pub struct BandsConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct PredictionConfig {
+    /// Whether recorded calls are learned from.
+    pub enabled: bool,
     /// What the next tool is predicted with.
     pub predictor: PredictorName,
     /// The days after which what was learned counts half.
@@ -170,6 +172,7 @@ impl PredictionConfig {
 impl Default for PredictionConfig {
     fn default() -> Self {
         Self {
+            enabled: true,
             predictor: PredictorName::Mix,
             half_life_days: 30.0,
             confidence: ConfidenceMeasure::Mass,

@@ -224,7 +224,11 @@ impl Learner {
     /// Returns what was learned, and where the sessions stand, as bytes.
     pub(super) fn snapshot(&self) -> Result<Vec<u8>, SnapshotError> {
         let saved = Saved {
-            open: self.open.iter().map(|(key, open)| (*key, open.clone())).collect(),
+            open: self
+                .open
+                .iter()
+                .map(|(key, open)| (*key, open.clone()))
+                .collect(),
             read_to: self.read_to,
             recent: self.recent.iter().map(|(id, at)| (*id, *at)).collect(),
             predictor: self.predictor.snapshot()?,

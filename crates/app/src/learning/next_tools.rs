@@ -115,6 +115,7 @@ pub struct NextTools {
     learner: SharedLearner,
     sessions: SessionCalls,
     options: NextToolsOptions,
+    is_ready: AtomicBool,
     n_failed: AtomicU64,
     was_warned: AtomicBool,
 }
@@ -127,6 +128,7 @@ impl NextTools {
             learner: SharedLearner::new(Learner::new(predictor)),
             sessions: SessionCalls::default(),
             options,
+            is_ready: AtomicBool::new(false),
             n_failed: AtomicU64::new(0),
             was_warned: AtomicBool::new(false),
         }
@@ -190,6 +192,16 @@ impl NextTools {
             Some(wanted.map(|slot| slot.and_then(explain)).collect())
         });
         explained.unwrap_or_else(|| vec![None; positions.len()])
+    }
+
+    /// Returns whether all that was recorded before is learned, as far as it is to be.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Relaxed);
     }
 
     /// Returns how many predictions failed since the start.

@@ -170,6 +170,7 @@ impl LearningTask {
         self.know_tools(&learner).await?;
         self.catch_up(&learner).await?;
         self.n_saved.get_or_insert(0);
+        self.next_tools.set_ready();
         Ok(())
     }
 
@@ -374,7 +375,10 @@ impl LearningTask {
             Ok(()) if self.is_store_failing => info!("learning from calls goes on"),
             Err(error) if !self.is_store_failing => {
                 let error = error as &dyn std::error::Error;
-                warn!(error, "calls cannot be learned from until the store answers");
+                warn!(
+                    error,
+                    "calls cannot be learned from until the store answers"
+                );
             }
             _ => {}
         }

@@ -80,6 +80,11 @@ impl Caller {
         self.introduction().revision.clone()
     }
 
+    /// Returns the name that the client gives itself; empty where it gives none.
+    pub(super) fn client_name(&self) -> String {
+        self.introduction().client.info.name.clone()
+    }
+
     /// Notes what the client says in its `initialize`.
     pub(super) fn introduced(&self, client: ClientDescription, requested: Option<&str>) {
         let mut introduction = self.introduction();

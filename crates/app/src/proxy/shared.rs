@@ -11,6 +11,7 @@ use super::search_tool::SearchTool;
 use super::united::directory::Directories;
 use super::upstream_set::UpstreamSet;
 use crate::filtering::ListFilter;
+use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
 
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The tool for searching, where there is one.
     pub(super) search_tool: Option<std::sync::Arc<SearchTool>>,
+    /// Told of each call, where calls are learned from.
+    pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
     pub(super) lists: ListMemory,
     pub(super) directories: Directories,
     /// Requests in flight in all sessions.

@@ -1,5 +1,6 @@
 //! What a search answers: as much of each tool as a budget of tokens has room for.
 
+mod next;
 mod room;
 mod schema;
 
@@ -11,6 +12,8 @@ use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+pub(super) use next::Predicted;
+use next::{NextDraft, NextMatch};
 use room::Room;
 use schema::input_schema;
 
@@ -53,6 +56,20 @@ pub struct AnswerRules {
     pub token_budget: u64,
     /// How many of the first tools are shown with their schemas, where there is room.
     pub n_schemas: usize,
+    /// How many tools that are likely to be needed next are shown after those that were found.
+    pub n_predicted: usize,
+}
+
+impl AnswerRules {
+    /// Returns how many tokens are for what was found, where something is predicted: six of ten.
+    /// What they leave is for the rest.
+    fn budget_of_found(&self, has_predicted: bool) -> u64 {
+        if has_predicted {
+            self.token_budget / 10 * 6
+        } else {
+            self.token_budget
+        }
+    }
 }
 
 impl Default for AnswerRules {
@@ -60,6 +77,7 @@ impl Default for AnswerRules {
         Self {
             token_budget: 2_500,
             n_schemas: 5,
+            n_predicted: 9,
         }
     }
 }
@@ -71,12 +89,14 @@ pub(super) struct Written {
     pub(super) structured: String,
     /// The places, among the tools that were found, of those for which there was room.
     pub(super) shown: Vec<usize>,
+    /// The same of those that are predicted.
+    pub(super) predicted: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
 struct Structured<'a> {
     matches: Vec<Match<'a>>,
-    predicted_next: [(); 0],
+    predicted_next: Vec<NextMatch<'a>>,
     quality: &'static str,
     notes: &'a [String],
 }
@@ -93,21 +113,23 @@ struct Match<'a> {
 }
 
 /// Writes an answer: the schemas of the first tools, then signatures, then bare names, until the
-/// budget is used up. The text never has more tokens than the budget, except for `notes` alone.
+/// budget is used up; then what is needed next, in the same way. The text never has more tokens than the budget, except for `notes` alone.
 pub(super) fn write(
-    found: &[Found<'_>],
+    (found, predicted): (&[Found<'_>], &[Predicted<'_>]),
     notes: &[String],
     quality: SearchQuality,
     rules: &AnswerRules,
     counter: &dyn TokenCounter,
 ) -> Written {
-    let mut draft = Draft::new(found, notes, (rules, 0), counter);
+    let budget = rules.budget_of_found(!predicted.is_empty());
+    let mut draft = Draft::new(found, notes, (rules, budget), counter);
     let mut notes = notes.to_vec();
     let mut text = draft.text(&notes);
     if draft.shown.len() < found.len() {
         // There has to be room for saying so, unless nothing else had room then.
         let reserve = counter.count(&left_out(found.len(), found.len()));
-        let shorter = Draft::new(found, &notes, (rules, reserve), counter);
+        let left = budget.saturating_sub(reserve);
+        let shorter = Draft::new(found, &notes, (rules, left), counter);
         if !shorter.shown.is_empty() {
             text = shorter.text(&notes);
             draft = shorter;
@@ -119,9 +141,11 @@ pub(super) fn write(
         }
         notes.push(note);
     }
+    let next = NextDraft::new(predicted, &text, rules, counter);
+    text.push_str(&next.text);
     let structured = Structured {
         matches: draft.matches,
-        predicted_next: [],
+        predicted_next: next.matches,
         quality: quality.as_str(),
         notes: &notes,
     };
@@ -129,6 +153,7 @@ pub(super) fn write(
         text,
         structured: serde_json::to_string(&structured).unwrap_or_else(|_| "{}".into()),
         shown: draft.shown,
+        predicted: next.shown,
     }
 }
 
@@ -148,12 +173,12 @@ struct Draft<'a> {
 impl<'a> Draft<'a> {
     const HEADING: &'static str = "Call a tool by its name, whether it is in your list or not.\n";
 
-    /// Writes entries, and leaves as many tokens as `reserve` says. A tool that has no room leaves
+    /// Writes entries of at most so many tokens, the notes included. A tool that has no room leaves
     /// it to the next.
     fn new(
         found: &'a [Found<'a>],
         notes: &[String],
-        (rules, reserve): (&AnswerRules, u64),
+        (rules, budget): (&AnswerRules, u64),
         counter: &dyn TokenCounter,
     ) -> Self {
         let mut draft = Self {
@@ -161,8 +186,8 @@ impl<'a> Draft<'a> {
             matches: Vec::new(),
             shown: Vec::new(),
         };
-        let mut room = Room::new(rules.token_budget, counter);
-        room.used = counter.count(&(notes_text(notes) + Self::HEADING)) + reserve;
+        let mut room = Room::new(budget, counter);
+        room.used = counter.count(&(notes_text(notes) + Self::HEADING));
         for (at, tool) in found.iter().enumerate() {
             let n_shown = draft.shown.len();
             let is_first = n_shown < rules.n_schemas;

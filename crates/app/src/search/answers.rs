@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use riglm_domain::id::SessionId;
+use riglm_domain::tool::ToolRef;
 
 use super::request::SearchReply;
 
@@ -72,14 +73,15 @@ impl Answers {
 
 /// Returns about how much memory an answer takes.
 fn n_bytes((_, _, _, text): &Question, reply: &SearchReply) -> usize {
-    let results = reply.results.iter().map(|result| {
-        let names = result.tool.upstream.as_str().len() + result.tool.tool.as_str().len();
-        size_of_val(result) + names
-    });
+    let names = |tool: &ToolRef| tool.upstream.as_str().len() + tool.tool.as_str().len();
+    let results = reply.results.iter();
+    let results = results.map(|result| size_of_val(result) + names(&result.tool));
+    let predicted = reply.predicted.iter();
+    let predicted = predicted.map(|tool| size_of_val(tool) + names(tool));
     let vector = reply.query_vector.as_ref();
     let vector = vector.map_or(0, |vector| size_of_val(vector.vector()));
     let texts = text.len() + reply.text.len() + reply.structured.len();
-    size_of::<(Question, SearchReply)>() + texts + vector + results.sum::<usize>()
+    size_of::<(Question, SearchReply)>() + texts + vector + results.chain(predicted).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -99,6 +101,7 @@ mod tests {
             structured: String::new(),
             quality: SearchQuality::High,
             results: Vec::new(),
+            predicted: Vec::new(),
             query_vector: None,
             was_cached: false,
         }

@@ -18,6 +18,8 @@ pub struct SearchCall {
     pub session: SessionId,
     /// Whose session that is.
     pub principal: Principal,
+    /// The name that the client gives itself.
+    pub client: String,
     /// What is looked for.
     pub query: String,
     /// The most tools to answer.
@@ -37,6 +39,9 @@ pub struct SearchReply {
     pub quality: SearchQuality,
     /// The tools, best first.
     pub results: Vec<ScoredTool>,
+    /// The tools that are likely to be needed next, of those that the answer has room for, the most
+    /// likely first.
+    pub predicted: Vec<ToolRef>,
     /// The vector of the query, where an encoder was there.
     pub query_vector: Option<Embedding>,
     /// Whether the session had asked the same before, and was given the same answer.

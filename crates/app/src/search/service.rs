@@ -16,8 +16,9 @@ use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
+use super::ahead::ahead;
 use super::alike::Group;
-use super::answer::{AnswerRules, Found, write};
+use super::answer::{AnswerRules, Found, Predicted, write};
 use super::answers::Answers;
 use super::encoders::{EncoderCondition, Flights, Tier};
 use super::judging::Judged;
@@ -25,6 +26,7 @@ use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
 use super::prepared::{Offers, Prepared};
 use super::request::{SearchCall, SearchReply, ToolCalled};
+use crate::learning::NextTools;
 
 /// How many tools an answer has when the client does not say.
 const DEFAULT_LIMIT: usize = 10;
@@ -70,6 +72,8 @@ pub struct SearchParts {
     pub encoders: Vec<SearchEncoder>,
     /// What was recorded before; `None` where nothing is.
     pub stores: Option<SearchStores>,
+    /// Says which tools are needed next; `None` where nothing is learned.
+    pub next_tools: Option<Arc<NextTools>>,
     /// Counts the tokens of answers.
     pub counter: Arc<dyn TokenCounter>,
     /// Tells how old memories are.
@@ -85,6 +89,7 @@ impl SearchParts {
         Self {
             encoders: Vec::new(),
             stores: None,
+            next_tools: None,
             counter,
             clock,
             rules: SearchRules::default(),
@@ -114,6 +119,7 @@ struct Shared {
     memories: Memories,
     offers: Offers,
     answers: Answers,
+    next_tools: Option<Arc<NextTools>>,
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
@@ -139,6 +145,7 @@ impl ToolSearch {
                 tiers,
                 memories: Memories::new(parts.stores),
                 answers: Answers::new(),
+                next_tools: parts.next_tools,
                 counter: parts.counter,
                 clock: parts.clock,
                 rules: parts.rules,
@@ -341,13 +348,14 @@ impl Shared {
         let call = &asked.call;
         let hits = self.rank(call, &asked.query, &asked.prepared.index());
         let (_, quality) = grade(&hits, &self.rules.quality);
+        let fits: Vec<(usize, f64)> = hits.iter().map(|hit| (hit.position, hit.score)).collect();
         let mut judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
         if call.offer.is_partial() {
             let n_tools = call.offer.tools().len();
             let note = format!("Only the first {n_tools} tools are searched; there are more.");
             judged.notes.push(note);
         }
-        self.written(call, &asked.prepared, &judged, asked.limit)
+        self.written(call, &asked.prepared, &judged, (asked.limit, &fits))
     }
 
     /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
@@ -369,7 +377,7 @@ impl Shared {
         call: &SearchCall,
         prepared: &Prepared,
         judged: &Judged,
-        limit: usize,
+        (limit, fits): (usize, &[(usize, f64)]),
     ) -> SearchReply {
         let Judged {
             hits,
@@ -390,7 +398,24 @@ impl Shared {
                     .collect(),
             })
             .collect();
-        let written = write(&found, notes, *quality, &self.rules.answer, &*self.counter);
+        let mut named: Vec<usize> = (groups.iter())
+            .flat_map(|group| group.others.iter().copied().chain([group.hit.position]))
+            .collect();
+        named.sort_unstable();
+        let next = self.next_tools.as_deref().map_or_else(Vec::new, |next| {
+            let n = self.rules.answer.n_predicted;
+            ahead(next, call, fits, &named, (n, self.clock.now()))
+        });
+        let predicted: Vec<Predicted<'_>> = (next.iter())
+            .map(|ahead| Predicted {
+                name: &offered[ahead.position].name,
+                text: tools[ahead.position].text(),
+                definition: &offered[ahead.position].definition,
+                reason: &ahead.reason,
+            })
+            .collect();
+        let draft = (found.as_slice(), predicted.as_slice());
+        let written = write(draft, notes, *quality, &self.rules.answer, &*self.counter);
         let answered = written.shown.iter().map(|at| &groups[*at]);
         // What is the same fits as well.
         let scored = answered.flat_map(|Group { hit, others }| {
@@ -402,6 +427,9 @@ impl Shared {
         });
         SearchReply {
             results: scored.collect(),
+            predicted: (written.predicted.iter())
+                .map(|at| offered[next[*at].position].tool.clone())
+                .collect(),
             text: written.text,
             structured: written.structured,
             quality: *quality,

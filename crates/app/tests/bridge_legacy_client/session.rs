@@ -48,6 +48,7 @@ impl Sitting {
             filter: ListFilter::new(None),
             limits: Limits::default(),
             search: None,
+            next_tools: None,
             tools: MetaTools::default(),
         });
         let client = Arc::new(RecordingClient::default());

@@ -97,6 +97,7 @@ impl Setup {
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            next_tools: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
             },

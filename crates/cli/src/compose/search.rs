@@ -7,6 +7,7 @@ use riglm_adapters_http::{EncoderHealth, EncoderState, Encoders as ControlEncode
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_prediction::encoder::{EncoderConfig, EncoderConfigError, Encoders};
 use riglm_adapters_storage::Storage;
+use riglm_app::learning::NextTools;
 use riglm_app::search::{EncoderCondition, SearchEncoder, SearchParts, SearchStores, ToolSearch};
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
@@ -43,6 +44,7 @@ pub fn encoders_from(
 pub(super) fn search_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
+    next_tools: Option<&Arc<NextTools>>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Option<Arc<ToolSearch>>> {
     if !config.search.enabled || !config.filtering.may_hide() {
@@ -72,6 +74,7 @@ pub(super) fn search_from(
     let parts = SearchParts {
         encoders: model.into_iter().chain(embedded).collect(),
         stores,
+        next_tools: next_tools.cloned(),
         counter: Arc::new(O200kTokenCounter),
         clock,
         rules: config.search.rules()?,

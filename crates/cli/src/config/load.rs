@@ -161,6 +161,7 @@ fn checked(
         storage: sections.storage,
         recording: sections.recording,
         filtering: sections.filtering,
+        prediction: sections.prediction,
         search: sections.search,
         limits: sections.limits,
         logging: sections.logging,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::upstream::UpstreamConfig;
-use riglm_adapters_prediction::FilteringConfig;
+use riglm_adapters_prediction::{FilteringConfig, PredictionConfig};
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::Naming;
@@ -39,6 +39,8 @@ pub(super) struct Sections {
     pub(super) recording: RecordingConfig,
     #[validate(nested)]
     pub(super) filtering: FilteringConfig,
+    #[validate(nested)]
+    pub(super) prediction: PredictionConfig,
     #[validate(nested)]
     pub(super) search: SearchConfig,
     #[validate(nested)]
@@ -80,6 +82,8 @@ pub struct Config {
     pub recording: RecordingConfig,
     /// Section `filtering`.
     pub filtering: FilteringConfig,
+    /// Section `prediction`.
+    pub prediction: PredictionConfig,
     /// Section `search`.
     pub search: SearchConfig,
     /// Section `limits`.
@@ -114,6 +118,7 @@ impl Config {
             ("storage", self.storage == other.storage),
             ("recording", self.recording == other.recording),
             ("filtering", self.filtering == other.filtering),
+            ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),

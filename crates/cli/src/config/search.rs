@@ -176,6 +176,9 @@ pub struct SearchConfig {
         message = "expected a number from 100 to 100000"
     ))]
     pub token_budget: u64,
+    /// How many tools that are likely to be needed next an answer has beside those that were found.
+    #[validate(range(max = 50, message = "expected a number from 0 to 50"))]
+    pub n_predicted: u32,
     /// How the parts of a score are fused.
     pub fusion: Fusion,
     /// Groups of words that mean the same, beside those that come with riglm: one group a line.
@@ -207,6 +210,7 @@ impl Default for SearchConfig {
             enabled: true,
             tool_name: "search_available_tools".into(),
             token_budget: rules.answer.token_budget,
+            n_predicted: 9,
             fusion: Fusion::default(),
             synonyms: None,
             half_life_days: 30,
@@ -240,6 +244,7 @@ impl SearchConfig {
             },
             answer: AnswerRules {
                 token_budget: self.token_budget,
+                n_predicted: usize::try_from(self.n_predicted).unwrap_or(0),
                 ..AnswerRules::default()
             },
             synonyms: self.all_synonyms()?,
@@ -390,6 +395,7 @@ mod tests {
             (r#"{"min_fit":1.5}"#, "from 0 to 1"),
             (r#"{"tool_name":"a b"}"#, "letters"),
             (r#"{"token_budget":5}"#, "from 100"),
+            (r#"{"n_predicted":51}"#, "from 0 to 50"),
         ] {
             let error = config(wrong).validate().unwrap_err().to_string();
             assert!(error.contains(said), "{wrong}: {error}");

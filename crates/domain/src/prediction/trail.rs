@@ -175,7 +175,9 @@ impl Trail {
             && self.last.len() <= Self::MAX_LAST
             && self.changes.len() <= Self::MAX_LAST
             && self.used.iter().all(is_sound)
-            && texts.clone().all(|it| it.used.iter().all(|(slot, _)| is_known(slot)))
+            && texts
+                .clone()
+                .all(|it| it.used.iter().all(|(slot, _)| is_known(slot)))
             && (texts.flat_map(|it| &it.text.scores))
                 .all(|(slot, score)| is_known(slot) && score.is_finite() && *score > 0.0)
     }

@@ -49,7 +49,11 @@ fn stream() -> Vec<PastCall> {
     let calls = (0..120).map(|n: i64| {
         let session = u8::try_from(n % 3).unwrap();
         let pause = (n / 40) * 700;
-        call(session, n * 7 + pause, names[usize::try_from((n / 2) % 3).unwrap()])
+        call(
+            session,
+            n * 7 + pause,
+            names[usize::try_from((n / 2) % 3).unwrap()],
+        )
     });
     calls.collect()
 }
@@ -162,7 +166,10 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
     let format = learner.format();
     assert!(learner.restore(format + 1, &good).is_err());
     for length in [0, 1, good.len() / 2, good.len() - 1] {
-        assert!(learner.restore(format, &good[..length]).is_err(), "{length}");
+        assert!(
+            learner.restore(format, &good[..length]).is_err(),
+            "{length}"
+        );
     }
     assert_eq!(learner.snapshot().unwrap(), good);
 }

@@ -242,7 +242,7 @@ async fn a_long_history_is_read_page_by_page() {
     let scene = Scene::new().await;
     for n in 0..5 {
         scene.calls(n, &["a"; 250]).await;
-        scene.pass(Duration::from_secs(60)).await;
+        scene.pass(Duration::from_mins(1)).await;
     }
     let running = scene.start();
     scene.pass(A_WHILE).await;

@@ -45,6 +45,13 @@ impl Relay {
             .as_ref()
             .and_then(|_| self.caller.search.context(Instant::now()));
         let continued = self.continued(params);
+        if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
+            let called = ToolRef {
+                upstream: self.upstream().clone(),
+                tool: recorded_tool(tool.clone()),
+            };
+            next_tools.called(session, called, started_at);
+        }
         let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
             session,

@@ -47,6 +47,7 @@ impl SearchTool {
         let call = SearchCall {
             session,
             principal: asking.caller.principal.clone(),
+            client: asking.caller.client_name(),
             query: arguments.query.clone(),
             limit: arguments.limit,
             offer,
@@ -70,7 +71,8 @@ impl SearchTool {
         };
         let context = asking.recorder.searched(details).await;
         let search = &asking.caller.search;
-        search.found(&reply.results, context, Instant::now());
+        let named = reply.results.iter().map(|result| &result.tool);
+        search.found(named.chain(&reply.predicted), context, Instant::now());
         result(asking, &reply.text, Some(&reply.structured))
     }
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use riglm_domain::id::ContextId;
-use riglm_domain::search::ScoredTool;
 use riglm_domain::tool::ToolRef;
 
 use crate::search::Offer;
@@ -64,14 +63,20 @@ impl SessionSearch {
         state.epoch += 1;
     }
 
-    /// Notes what a search found.
-    pub(super) fn found(&self, results: &[ScoredTool], context: Option<ContextId>, now: Instant) {
+    /// Notes the tools that the answer to a search named.
+    pub(super) fn found<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolRef>,
+        context: Option<ContextId>,
+        now: Instant,
+    ) {
         let mut state = self.state();
-        if state.found.len() + results.len() > MAX_FOUND {
-            state.found.clear();
+        for tool in tools {
+            if state.found.len() >= MAX_FOUND {
+                state.found.clear();
+            }
+            state.found.insert(tool.clone());
         }
-        let tools = results.iter().map(|result| result.tool.clone());
-        state.found.extend(tools);
         state.context = context.map(|context| (context, now)).or(state.context);
     }
 
@@ -116,8 +121,8 @@ mod tests {
         let search = SessionSearch::default();
         let start = Instant::now();
         let context = ContextId::new(Timestamp::UNIX_EPOCH, [1; 10]);
-        search.found(&[], Some(context), start);
-        search.found(&[], None, start + CONTEXT_FOR);
+        search.found([], Some(context), start);
+        search.found([], None, start + CONTEXT_FOR);
         let at = |after| search.context(start + after);
         assert_eq!(at(Duration::from_secs(599)), Some(context));
         assert_eq!(at(CONTEXT_FOR), None);

@@ -44,7 +44,7 @@ fn written(n: usize, token_budget: u64) -> Written {
         ..AnswerRules::default()
     };
     write(
-        &found,
+        (&found, &[]),
         &["note".into()],
         SearchQuality::High,
         &rules,
@@ -79,7 +79,7 @@ fn both_forms_have_the_schema_without_the_spaces_between_its_tokens() {
         same: Vec::new(),
     };
     let rules = AnswerRules::default();
-    let answer = write(&[found], &[], SearchQuality::High, &rules, &Bytes);
+    let answer = write((&[found], &[]), &[], SearchQuality::High, &rules, &Bytes);
     let schema = r#"{"type":"object","x":"a  \" b"}"#;
     assert!(answer.text.contains(schema), "{}", answer.text);
     let in_structured = format!(r#""input_schema":{schema}"#);
@@ -112,9 +112,10 @@ fn no_more_is_counted_than_the_budget_may_have_room_for() {
     let rules = AnswerRules {
         token_budget: 1_000,
         n_schemas: 50,
+        ..AnswerRules::default()
     };
     let counted = Counted::default();
-    let answer = write(&found, &[], SearchQuality::High, &rules, &counted);
+    let answer = write((&found, &[]), &[], SearchQuality::High, &rules, &counted);
     assert!(answer.shown.len() > 10, "{}", answer.text);
     let n_counted = counted.0.into_inner();
     assert!(n_counted < 2 * 1_000 * 8 * 9, "{n_counted}");
@@ -135,7 +136,7 @@ fn the_same_tools_are_named_as_long_as_there_is_room_and_always_in_structured() 
             token_budget,
             ..AnswerRules::default()
         };
-        let answer = write(&[found], &[], SearchQuality::High, &rules, &Bytes);
+        let answer = write((&[found], &[]), &[], SearchQuality::High, &rules, &Bytes);
         let is_there = answer.text.contains("   same as: b__a, c__a\n");
         assert_eq!(is_there, is_named, "{}", answer.text);
         let structured: Value = serde_json::from_str(&answer.structured).unwrap();
@@ -180,7 +181,7 @@ fn answer_of(tools: &[(&str, ToolText)], token_budget: u64) -> (Written, Value) 
         token_budget,
         ..AnswerRules::default()
     };
-    let answer = write(&found, &[], SearchQuality::High, &rules, &Bytes);
+    let answer = write((&found, &[]), &[], SearchQuality::High, &rules, &Bytes);
     let structured = serde_json::from_str(&answer.structured).unwrap();
     (answer, structured)
 }
@@ -213,4 +214,68 @@ fn what_a_tool_says_never_looks_like_an_entry_of_its_own() {
     assert_eq!(answer.text.lines().nth(1), Some(shown));
     assert_eq!(answer.text.lines().nth(2), Some("2. real()"));
     assert_eq!(structured["matches"][0]["name"], forged);
+}
+
+fn with_predicted(n_found: usize, token_budget: u64) -> Written {
+    let text = ToolText::of_definition("a", DEFINITION);
+    let found: Vec<Found<'_>> = (0..n_found)
+        .map(|_| Found {
+            name: "a",
+            text: &text,
+            definition: DEFINITION,
+            score: 0.5,
+            same: Vec::new(),
+        })
+        .collect();
+    let predicted = ["b", "c"].map(|name| Predicted {
+        name,
+        text: &text,
+        definition: DEFINITION,
+        reason: "it follows\na often",
+    });
+    let rules = AnswerRules {
+        token_budget,
+        ..AnswerRules::default()
+    };
+    write(
+        (&found, &predicted),
+        &[],
+        SearchQuality::High,
+        &rules,
+        &Bytes,
+    )
+}
+
+#[test]
+fn what_is_needed_next_comes_after_what_was_found() {
+    let answer = with_predicted(2, 10_000);
+    let next = answer.text.find("Probably needed next:\n1. b(").unwrap();
+    assert!(answer.text.find("2. a(").unwrap() < next);
+    assert!(answer.text[next..].contains("2. c(x?: string) - Does it.\n   arguments: {"));
+    assert!(answer.text.contains("   why: it follows\\na often\n"));
+    let structured: Value = serde_json::from_str(&answer.structured).unwrap();
+    let next = &structured["predicted_next"];
+    assert_eq!(next[1]["name"], "c");
+    assert_eq!(next[1]["reason"], "it follows\na often");
+    assert_eq!(next[1]["input_schema"]["type"], "object");
+    assert_eq!(answer.predicted, [0, 1]);
+}
+
+#[test]
+fn what_is_needed_next_has_room_and_the_budget_holds() {
+    let mut n_seen = 0;
+    for budget in 100..1_200 {
+        let answer = with_predicted(10, budget);
+        assert!(answer.text.len() as u64 <= budget, "{budget}");
+        let structured: Value = serde_json::from_str(&answer.structured).unwrap();
+        let n_next = structured["predicted_next"].as_array().unwrap().len();
+        assert_eq!(n_next, answer.predicted.len());
+        assert_eq!(answer.text.contains("Probably needed next:"), n_next > 0);
+        n_seen = n_seen.max(n_next);
+        if budget >= 400 {
+            assert_eq!(n_next, 2, "{budget}");
+        }
+    }
+    assert_eq!(n_seen, 2);
+    assert_eq!(with_predicted(0, 1_000).predicted, [0, 1]);
 }

@@ -202,6 +202,7 @@ fn search(encoder: &Arc<Picky>) -> ToolSearch {
             is_stored: false,
         }],
         stores: None,
+        next_tools: None,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::default()),
         rules: SearchRules::default(),
@@ -251,6 +252,7 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
             .parse::<SessionId>()
             .unwrap(),
         principal: Principal::local(),
+        client: "client".into(),
         query,
         limit: None,
         offer: Arc::clone(&offer),

@@ -109,6 +109,7 @@ fn search_with(
     ToolSearch::new(SearchParts {
         encoders: encoders.into_iter().collect(),
         stores,
+        next_tools: None,
         counter: Arc::new(WordCounter),
         clock,
         rules: SearchRules::default(),
@@ -125,6 +126,7 @@ fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
     SearchCall {
         session: session(1),
         principal: Principal::local(),
+        client: "client".into(),
         query: query.into(),
         limit: None,
         offer: Arc::clone(offer),

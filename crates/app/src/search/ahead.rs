@@ -1,0 +1,63 @@
+//! What is needed after what was searched for, so that it need not be searched for too.
+
+use jiff::Timestamp;
+use riglm_domain::tool::ToolRef;
+
+use super::request::SearchCall;
+use crate::learning::{Intent, NextTools, SessionView};
+
+/// What is less likely than this to be called next is not told.
+const LEAST: f64 = 0.01;
+
+/// A tool that is likely to be needed.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// Its position in the offer.
+    pub(super) position: usize,
+    /// Why, in words.
+    pub(super) reason: String,
+}
+
+/// Returns the tools that the session is likely to need next, at most `n`, the most likely first:
+/// of those that its lists leave out, without those that are named already. `fits` says how well
+/// tools fit the query, `named` has positions, ascending.
+pub(super) fn ahead(
+    next_tools: &NextTools,
+    call: &SearchCall,
+    fits: &[(usize, f64)],
+    named: &[usize],
+    (n, now): (usize, Timestamp),
+) -> Vec<Ahead> {
+    let offered = call.offer.tools();
+    if n == 0 || offered.iter().all(|tool| !tool.is_hidden) {
+        return Vec::new();
+    }
+    let tools: Vec<ToolRef> = offered.iter().map(|tool| tool.tool.clone()).collect();
+    let view = SessionView {
+        session: call.session,
+        principal: &call.principal,
+        client: &call.client,
+        intent: Some(Intent {
+            text: &call.query,
+            fits,
+            vector: None,
+        }),
+        now,
+    };
+    let prediction = next_tools.predict(&view, &tools);
+    if prediction.fallback.is_some() {
+        return Vec::new();
+    }
+    let likely = prediction.ranked.iter().filter(|tool| {
+        let is_named = named.binary_search(&tool.position).is_ok();
+        tool.probability >= LEAST && offered[tool.position].is_hidden && !is_named
+    });
+    let positions: Vec<usize> = likely.take(n).map(|tool| tool.position).collect();
+    let reasons = next_tools.explain(&view, &tools, &positions);
+    (positions.into_iter().zip(reasons))
+        .map(|(position, reason)| Ahead {
+            position,
+            reason: reason.map_or_else(String::new, |reason| reason.sentence),
+        })
+        .collect()
+}

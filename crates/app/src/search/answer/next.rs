@@ -1,0 +1,107 @@
+//! Tools that are likely to be needed after those that were found.
+
+use riglm_domain::retrieval::ToolText;
+use riglm_ports::token_counter::TokenCounter;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::room::Room;
+use super::schema::input_schema;
+use super::{AnswerRules, Detail, Found, entry, plain};
+
+/// A tool that is likely to be needed next.
+#[derive(Debug)]
+pub(in crate::search) struct Predicted<'a> {
+    /// The name by which the client calls it.
+    pub(in crate::search) name: &'a str,
+    pub(in crate::search) text: &'a ToolText,
+    /// The JSON text of its definition.
+    pub(in crate::search) definition: &'a str,
+    /// Why it is likely; may be empty.
+    pub(in crate::search) reason: &'a str,
+}
+
+impl<'a> Predicted<'a> {
+    fn as_found(&self) -> Found<'a> {
+        Found {
+            name: self.name,
+            text: self.text,
+            definition: self.definition,
+            score: 0.0,
+            same: Vec::new(),
+        }
+    }
+}
+
+/// What is said of a tool in structured content.
+#[derive(Debug, Serialize)]
+pub(super) struct NextMatch<'a> {
+    name: &'a str,
+    description: &'a str,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Box<RawValue>>,
+}
+
+/// The entries of tools that are needed next for which there is room.
+#[derive(Debug, Default)]
+pub(super) struct NextDraft<'a> {
+    pub(super) text: String,
+    pub(super) matches: Vec<NextMatch<'a>>,
+    /// The places of the tools among those that are predicted.
+    pub(super) shown: Vec<usize>,
+}
+
+impl<'a> NextDraft<'a> {
+    const HEADING: &'static str = "Probably needed next:\n";
+
+    /// Writes entries in the room that the text before them leaves.
+    pub(super) fn new(
+        predicted: &'a [Predicted<'a>],
+        before: &str,
+        rules: &AnswerRules,
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let mut draft = Self::default();
+        if predicted.is_empty() {
+            return draft;
+        }
+        let mut room = Room::new(rules.token_budget, counter);
+        room.used = counter.count(&format!("{before}{}", Self::HEADING));
+        for (at, tool) in predicted.iter().enumerate() {
+            let place = draft.shown.len() + 1;
+            let schema = input_schema(tool.definition, room.max_bytes());
+            let as_found = tool.as_found();
+            let fitting = [Detail::Schema, Detail::Signature, Detail::Name].into_iter();
+            let fitting = fitting
+                .filter_map(|detail| {
+                    let mut entry = entry(place, &as_found, detail, schema.as_deref())?;
+                    if detail.has_summary() && !tool.reason.is_empty() {
+                        entry.push_str("   why: ");
+                        entry.push_str(&plain(tool.reason));
+                        entry.push('\n');
+                    }
+                    Some((detail, entry))
+                })
+                .find(|(_, entry)| room.takes(entry));
+            if let Some((detail, entry)) = fitting {
+                draft.text.push_str(&entry);
+                draft.matches.push(NextMatch {
+                    name: tool.name,
+                    description: if detail.has_summary() {
+                        tool.text.summary()
+                    } else {
+                        ""
+                    },
+                    reason: tool.reason,
+                    input_schema: schema.filter(|_| detail == Detail::Schema),
+                });
+                draft.shown.push(at);
+            }
+        }
+        if !draft.text.is_empty() {
+            draft.text.insert_str(0, Self::HEADING);
+        }
+        draft
+    }
+}
