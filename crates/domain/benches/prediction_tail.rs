@@ -1,8 +1,7 @@
 //! How long the slowest predictions take, and what is learned in memory and in snapshots.
 //!
-//! `cargo bench -p riglm-domain --bench prediction_tail` prints all; with `-- latency`, `forecasts`
-//! `state` or `restart` it prints that part alone. Linux only: resident memory is read
-//! from `/proc`. Each part runs in a process of its own for each size.
+//! `cargo bench -p riglm-domain --bench prediction_tail` prints all; with `-- latency`, `forecasts`,
+//! `state` or `restart` it prints that part alone. Linux only: resident memory is read from `/proc`. Each part runs in a process of its own for each size.
 //!
 //! - `latency`: predicting and learning, 20,000 calls after 3,000 others.
 //! - `forecasts`: a digest of all that is predicted of 20,000 calls, the same for the same numbers
