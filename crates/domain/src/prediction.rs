@@ -18,6 +18,7 @@ mod gate;
 mod memory;
 mod mixers;
 mod name_pattern;
+mod node;
 mod number;
 mod pairs;
 mod selection;
@@ -26,6 +27,7 @@ mod tables;
 mod trail;
 mod view;
 mod vocabulary;
+mod whole;
 
 pub use confidence::{Band, Bands, Confidence, ConfidenceMeasure, similarity_confidence};
 pub use engine::{Engine, Lesson, Method, SnapshotError, Upkeep};

@@ -1,10 +1,12 @@
 //! How often something followed a context.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::number::{mixed, real, short};
+use super::node::Node;
+use super::number::{Cut, mixed, short};
 
 /// What kind of context a count belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,47 +45,6 @@ pub(super) fn context(kind: Kind, parts: &[u32]) -> u64 {
     })
 }
 
-/// What followed one context.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Node {
-    total: f32,
-    /// Outcomes with their weights, by outcome.
-    of: Vec<(u32, f32)>,
-}
-
-impl Node {
-    /// Returns how much followed, at this scale.
-    pub(super) fn total(&self, scale: f64) -> f64 {
-        f64::from(self.total) * scale
-    }
-
-    /// Returns how many different things followed.
-    pub(super) fn n_different(&self) -> f64 {
-        real(self.of.len())
-    }
-
-    /// Returns how much of an outcome followed.
-    pub(super) fn count(&self, outcome: u32, scale: f64) -> f64 {
-        (self
-            .of
-            .binary_search_by_key(&outcome, |(outcome, _)| *outcome))
-        .map_or(0.0, |at| f64::from(self.of[at].1) * scale)
-    }
-
-    pub(super) fn each(&self, scale: f64) -> impl Iterator<Item = (usize, f64)> + use<'_> {
-        (self.of.iter()).map(move |(outcome, count)| (*outcome as usize, f64::from(*count) * scale))
-    }
-
-    fn add(&mut self, outcome: u32, weight: f64) {
-        let weight = short(weight);
-        self.total += weight;
-        match (self.of).binary_search_by_key(&outcome, |(outcome, _)| *outcome) {
-            Ok(at) => self.of[at].1 += weight,
-            Err(at) => self.of.insert(at, (outcome, weight)),
-        }
-    }
-}
-
 /// A node as it is read: at the scale of now, and no count above a cap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'a> {
@@ -116,9 +77,10 @@ impl<'a> Reading<'a> {
 }
 
 /// Counts of outcomes by context. Weights are stored as [`super::aging::Aging`] has them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     nodes: BTreeMap<u64, Node>,
+    n_outcomes: usize,
 }
 
 impl Counts {
@@ -126,13 +88,21 @@ impl Counts {
         self.nodes.get(&context)
     }
 
-    pub(super) fn count(&self, context: u64, outcome: u32, scale: f64) -> f64 {
-        self.node(context)
-            .map_or(0.0, |node| node.count(outcome, scale))
-    }
-
-    pub(super) fn add(&mut self, context: u64, outcome: u32, weight: f64) {
-        self.nodes.entry(context).or_default().add(outcome, weight);
+    /// Adds to an outcome, and returns how much of it followed the context then, as it is stored.
+    pub(super) fn add(&mut self, context: u64, outcome: u32, weight: f64) -> f64 {
+        let weight = short(weight);
+        match self.nodes.entry(context) {
+            Entry::Vacant(place) => {
+                place.insert(Node::new(outcome, weight));
+                self.n_outcomes += 1;
+                f64::from(weight)
+            }
+            Entry::Occupied(mut node) => {
+                let (count, is_new) = node.get_mut().add(outcome, weight);
+                self.n_outcomes += usize::from(is_new);
+                f64::from(count)
+            }
+        }
     }
 
     /// Returns how many contexts are known.
@@ -140,51 +110,71 @@ impl Counts {
         self.nodes.len()
     }
 
+    /// Returns how many outcomes all contexts have together.
+    pub(super) fn n_outcomes(&self) -> usize {
+        self.n_outcomes
+    }
+
     /// Multiplies all weights, and drops what is then below `least`; outcomes first, then contexts
     /// without any.
     pub(super) fn rescale(&mut self, factor: f64, least: f64) {
         self.nodes.retain(|_, node| {
-            for (_, count) in &mut node.of {
+            for (_, count) in node.of_mut() {
                 *count = short(f64::from(*count) * factor);
             }
-            node.of.retain(|(_, count)| f64::from(*count) >= least);
-            node.total = node.of.iter().map(|(_, count)| *count).sum();
-            !node.of.is_empty()
+            node.retain(|count| f64::from(count) >= least)
         });
+        self.count_outcomes();
     }
 
     /// Drops contexts with the smallest totals until at most `most` are left; of equal ones those
     /// with the smallest keys.
     pub(super) fn shrink_to(&mut self, most: usize) {
-        let Some(n_dropped) = self.nodes.len().checked_sub(most).filter(|n| *n > 0) else {
-            return;
-        };
-        let mut totals: Vec<f32> = self.nodes.values().map(|node| node.total).collect();
-        let (_, limit, _) = totals.select_nth_unstable_by(n_dropped - 1, f32::total_cmp);
-        let limit = *limit;
-        let n_below = self
-            .nodes
-            .values()
-            .filter(|node| node.total < limit)
-            .count();
-        let mut n_equal = n_dropped - n_below;
-        self.nodes.retain(|_, node| {
-            let is_dropped = node.total < limit || (n_equal > 0 && node.total <= limit);
-            if is_dropped && node.total >= limit {
-                n_equal -= 1;
-            }
-            !is_dropped
-        });
+        let totals = self.nodes.values().map(Node::stored_total);
+        if let Some(mut cut) = Cut::new(totals, most) {
+            self.nodes.retain(|_, node| !cut.drops(node.stored_total()));
+            self.count_outcomes();
+        }
+    }
+
+    /// Drops the outcomes that count least until at most `most` are left, and contexts without
+    /// any; of equal ones those of the smallest keys.
+    pub(super) fn shrink_outcomes_to(&mut self, most: usize) {
+        let outcomes = self.nodes.values().flat_map(Node::of);
+        if let Some(mut cut) = Cut::new(outcomes.map(|(_, count)| *count), most) {
+            self.nodes
+                .retain(|_, node| node.retain(|count| !cut.drops(count)));
+            self.count_outcomes();
+        }
+    }
+
+    fn count_outcomes(&mut self) {
+        self.n_outcomes = self.nodes.values().map(|node| node.of().len()).sum();
     }
 
     /// Returns whether all numbers are finite and not negative, and outcomes in order.
     pub(super) fn is_sound(&self) -> bool {
-        self.nodes.values().all(|node| {
-            let is_weight = |count: f32| count.is_finite() && count >= 0.0;
-            is_weight(node.total)
-                && node.of.iter().all(|(_, count)| is_weight(*count))
-                && node.of.is_sorted_by(|a, b| a.0 < b.0)
-        })
+        self.nodes.values().all(Node::is_sound)
+    }
+}
+
+/// Contexts are written in the order of their keys.
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&self.nodes)
+    }
+}
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let nodes: Vec<(u64, Node)> = Deserialize::deserialize(deserializer)?;
+        let mut counts = Self {
+            // A tree that is made of all at once has no gaps.
+            nodes: nodes.into_iter().collect(),
+            n_outcomes: 0,
+        };
+        counts.count_outcomes();
+        Ok(counts)
     }
 }
 
@@ -218,8 +208,31 @@ mod tests {
         }
         counts.shrink_to(3);
         let left: Vec<u64> = counts.nodes.keys().copied().collect();
-        assert_eq!(left, [1, 4, 5]);
+        assert_eq!((left, counts.n_outcomes()), (vec![1, 4, 5], 3));
         counts.shrink_to(3);
         assert_eq!(counts.len(), 3);
+    }
+
+    #[test]
+    fn the_outcomes_that_count_least_are_dropped_first_and_contexts_without_any() {
+        let mut counts = Counts::default();
+        for (key, outcome, weight) in [(1, 0, 5.0), (1, 1, 1.0), (2, 0, 1.0), (3, 7, 1.0)] {
+            counts.add(key, outcome, weight);
+        }
+        counts.shrink_outcomes_to(2);
+        assert_eq!((counts.len(), counts.n_outcomes()), (2, 2));
+        let node = counts.node(1).unwrap();
+        assert!((node.total(1.0) - 5.0).abs() < 1e-9 && node.count(1, 1.0) < 1e-9);
+        assert!(counts.node(3).is_some());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_the_same() {
+        let mut counts = Counts::default();
+        for at in 0..40 {
+            counts.add(u64::from(at % 7), at, f64::from(at) + 0.3);
+        }
+        let bytes = postcard::to_allocvec(&counts).unwrap();
+        assert_eq!(postcard::from_bytes::<Counts>(&bytes).unwrap(), counts);
     }
 }

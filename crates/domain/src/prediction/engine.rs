@@ -1,6 +1,7 @@
 //! What was learned, and what is predicted from it.
 
 mod explain;
+mod prepared;
 mod snapshot;
 
 pub use snapshot::SnapshotError;
@@ -16,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use super::aging::Aging;
 use super::counts::Kind;
 use super::expert::{Expert, cooccurrence_with_fallback};
-use super::features;
+use super::features::{self, Feature};
 use super::forecast::Forecast;
 use super::gate;
 use super::memory::Memory;
-use super::mixers::{Contexts, Mixers, Scene};
+use super::mixers::{Contexts, Mixers, Outcome, Scene};
 use super::number::real;
 use super::softmax::Rows;
 use super::tables::{Scopes, after};
@@ -28,6 +29,7 @@ use super::trail::{TextEvidence, Trail};
 use super::view::{View, normalise};
 use super::vocabulary::{Slot, Vocabulary};
 use crate::tool::ToolRef;
+use prepared::{Latest, Prepared};
 
 /// How probabilities are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +73,7 @@ pub struct Upkeep {
 pub struct Engine {
     method: Method,
     state: State,
+    latest: Latest,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,6 +110,7 @@ impl Engine {
                 start: Mixers::new(),
                 mixers: BTreeMap::new(),
             },
+            latest: Latest::default(),
         }
     }
 
@@ -118,7 +122,7 @@ impl Engine {
 
     /// Returns the slot of a tool, a new one where it was never seen; see [`Vocabulary::intern`].
     pub fn intern(&mut self, tool: &ToolRef) -> Option<Slot> {
-        self.state.vocabulary.intern(tool)
+        self.state_mut().vocabulary.intern(tool)
     }
 
     /// Returns how likely each candidate is to be called next. Candidates that occur twice count
@@ -131,11 +135,8 @@ impl Engine {
             Method::Mix => {
                 let scene = scene(&view, &candidates);
                 let outcome = self.mixers(trail).predict(&scene);
-                let mut p = Vec::with_capacity(candidates.len());
-                let first = scene.new.iter().zip(&outcome.first.log_p);
-                p.extend(first.map(|(slot, l)| (*slot, (1.0 - outcome.repeat) * l.exp())));
-                let again = scene.used.iter().zip(&outcome.again.log_p);
-                p.extend(again.map(|(slot, l)| (*slot, outcome.repeat * l.exp())));
+                let p = probabilities(&scene, &outcome);
+                (self.latest).keep(Prepared::new(trail, candidates, scene, outcome));
                 p
             }
             Method::CooccurrenceWithFallback => {
@@ -160,7 +161,7 @@ impl Engine {
             self.learn_weights(trail, candidates, called);
         }
         if lesson == Lesson::Everything {
-            let state = &mut self.state;
+            let state = self.state_mut();
             if let Some(now) = trail.now {
                 state.aging.advance(now);
             }
@@ -175,7 +176,7 @@ impl Engine {
 
     /// Learns from the whole of a session that is over.
     pub fn end_session(&mut self, trail: &Trail) {
-        let memories = &mut self.state.memories;
+        let memories = &mut self.state_mut().memories;
         let principal = trail.party.principal;
         if memories.len() < Scopes::MAX_PRINCIPALS || memories.contains_key(&principal) {
             memories.entry(principal).or_default().learn(trail);
@@ -192,23 +193,35 @@ impl Engine {
 
     /// Lets what was learned age until now, and forgets what counts almost nothing any more.
     pub fn upkeep(&mut self, now: Timestamp) -> Upkeep {
-        self.state.aging.advance(now);
-        self.state.rescale();
+        let state = self.state_mut();
+        state.aging.advance(now);
+        state.rescale();
         Upkeep {
-            n_contexts: self.state.scopes.n_contexts(),
+            n_contexts: state.scopes.n_contexts(),
         }
     }
 
     fn learn_weights(&mut self, trail: &Trail, candidates: &[Slot], called: Slot) {
-        let scene = scene(&self.view(trail), &self.known(candidates));
-        let state = &mut self.state;
+        let candidates = self.known(candidates);
+        let latest = self.latest.take(trail, &candidates);
+        let Prepared { scene, outcome, .. } = latest.unwrap_or_else(|| {
+            let scene = scene(&self.view(trail), &candidates);
+            let outcome = self.mixers(trail).predict(&scene);
+            Prepared::new(trail, candidates, scene, outcome)
+        });
+        let state = self.state_mut();
         let principal = trail.party.principal;
         let is_known = state.mixers.contains_key(&principal);
         if is_known || state.mixers.len() < Scopes::MAX_PRINCIPALS {
             let mixers = (state.mixers.entry(principal)).or_insert_with(|| state.start.clone());
-            let outcome = mixers.predict(&scene);
             mixers.learn(&scene, &outcome, called.index());
         }
+    }
+
+    /// Returns what was learned, to change it.
+    fn state_mut(&mut self) -> &mut State {
+        self.latest.clear();
+        &mut self.state
     }
 
     fn mixers(&self, trail: &Trail) -> &Mixers {
@@ -260,8 +273,9 @@ fn scene(view: &View<'_>, candidates: &[usize]) -> Scene {
         }
     }
     let (used, new): (Vec<usize>, Vec<usize>) = candidates.iter().partition(|slot| is_used[**slot]);
-    let mut new_rows = Rows::new(new.len());
-    let mut used_rows = Rows::new(used.len());
+    let n_experts = Expert::ALL.len();
+    let mut new_rows = Rows::new(new.len(), n_experts + Feature::ALL.len());
+    let mut used_rows = Rows::new(used.len(), n_experts);
     let mut masses = Vec::with_capacity(Expert::ALL.len());
     let has_text = trail.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
@@ -287,6 +301,16 @@ fn scene(view: &View<'_>, candidates: &[usize]) -> Scene {
         used,
         used_rows,
     }
+}
+
+/// Returns the candidates with their probabilities.
+fn probabilities(scene: &Scene, outcome: &Outcome) -> Vec<(usize, f64)> {
+    let first = scene.new.iter().zip(&outcome.first.log_p);
+    let again = scene.used.iter().zip(&outcome.again.log_p);
+    first
+        .map(|(slot, l)| (*slot, (1.0 - outcome.repeat) * l.exp()))
+        .chain(again.map(|(slot, l)| (*slot, outcome.repeat * l.exp())))
+        .collect()
 }
 
 /// Returns a distribution over the candidates alone.

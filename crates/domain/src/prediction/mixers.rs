@@ -83,7 +83,7 @@ impl Mixture {
     }
 
     pub(super) fn predict(&self, contexts: &Contexts, rows: &Rows) -> Mixed {
-        let mut parts = Rows::new(rows.n_columns());
+        let mut parts = Rows::new(rows.n_columns(), N_SETS);
         if rows.n_columns() == 0 {
             return Mixed::default();
         }

@@ -1,4 +1,6 @@
-//! Numbers of things as real numbers.
+//! Numbers of things as real numbers, and which of them are the smallest.
+
+use std::num::NonZero;
 
 #[expect(
     clippy::cast_precision_loss,
@@ -33,6 +35,58 @@ pub(super) fn text_key(text: &str) -> u64 {
     })
 }
 
+/// Which of many values are dropped: the smallest ones, of equal ones the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    limit: f32,
+    /// How many of those at the limit are still to be dropped.
+    n_equal: usize,
+}
+
+impl Cut {
+    /// The bits of a value that are looked at together.
+    const DIGIT: u32 = 11;
+
+    /// Returns the cut that leaves at most so many of the values, none of which is below zero;
+    /// `None` where there are no more. It is found without a copy of them, digit by digit from the
+    /// highest: the bits of such values are ordered as they are.
+    pub(super) fn new(values: impl Iterator<Item = f32> + Clone, most: usize) -> Option<Self> {
+        let n_dropped = values.clone().count().checked_sub(most)?;
+        let mut n_equal = NonZero::new(n_dropped)?.get();
+        let bits = values.map(|value| value.abs().to_bits());
+        let mut limit = 0;
+        for shift in [22, 11, 0] {
+            let above = shift + Self::DIGIT;
+            let is_candidate = |bits: &u32| u64::from(*bits) >> above == u64::from(limit) >> above;
+            let mut n_with = [0_usize; 1 << Self::DIGIT];
+            for bits in bits.clone().filter(is_candidate) {
+                n_with[(bits >> shift) as usize % n_with.len()] += 1;
+            }
+            for (digit, n) in (0..).zip(n_with) {
+                if n >= n_equal {
+                    limit |= digit << shift;
+                    break;
+                }
+                n_equal -= n;
+            }
+        }
+        Some(Self {
+            limit: f32::from_bits(limit),
+            n_equal,
+        })
+    }
+
+    /// Returns whether a value is dropped. It is asked once for each, in their order.
+    pub(super) fn drops(&mut self, value: f32) -> bool {
+        if value < self.limit {
+            return true;
+        }
+        let is_dropped = value <= self.limit && self.n_equal > 0;
+        self.n_equal -= usize::from(is_dropped);
+        is_dropped
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +96,24 @@ mod tests {
         assert_eq!(text_key(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(text_key("a"), 0xaf63_dc4c_8601_ec8c);
         assert_ne!(mixed(1, 2), mixed(2, 1));
+    }
+
+    #[test]
+    fn the_smallest_are_dropped_and_of_equal_ones_the_first() {
+        let values = [3.5, 0.25, 1.0, 7e30, 1.0, 0.0, 1.0, 2.5e-20];
+        for (most, left) in [
+            (8, vec![0, 1, 2, 3, 4, 5, 6, 7]),
+            (6, vec![0, 1, 2, 3, 4, 6]),
+            (4, vec![0, 3, 4, 6]),
+            (1, vec![3]),
+            (0, vec![]),
+        ] {
+            let mut cut = Cut::new(values.iter().copied(), most);
+            let kept = (0..values.len()).filter(|at| {
+                let cut = cut.as_mut();
+                cut.is_none_or(|cut| !cut.drops(values[*at]))
+            });
+            assert_eq!(kept.collect::<Vec<_>>(), left);
+        }
     }
 }

@@ -4,7 +4,7 @@ use petgraph::graph::{NodeIndex, UnGraph};
 use petgraph::visit::EdgeRef;
 use serde::{Deserialize, Serialize};
 
-use super::number::short;
+use super::number::{Cut, short};
 
 /// What is known of two tools that were used in the same sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,24 +51,57 @@ impl PairGraph {
         (n > 0.0).then(|| (n * scale, f64::from(pair.distance) / n))
     }
 
-    /// Counts a session that used a tool.
-    pub(super) fn add_session(&mut self, slot: u32, weight: f64) {
-        let node = self.node(slot);
-        if let Some(n) = self.graph.node_weight_mut(node) {
-            *n += short(weight);
-        }
+    /// Returns how many pairs are known.
+    pub(super) fn n_pairs(&self) -> usize {
+        self.graph.edge_count()
     }
 
-    /// Counts a session that used both tools, `distance` calls apart.
-    pub(super) fn add_pair(&mut self, a: u32, b: u32, distance: f64, weight: f64) {
+    /// Returns the tools with their sessions, without pairs.
+    pub(super) fn without_pairs(&self) -> Self {
+        let mut graph = UnGraph::with_capacity(self.graph.node_count(), 0);
+        for n in self.graph.node_weights() {
+            graph.add_node(*n);
+        }
+        Self { graph }
+    }
+
+    /// Counts a session that used a tool, and returns how many did, as it is stored.
+    pub(super) fn add_session(&mut self, slot: u32, weight: f64) -> f64 {
+        let node = self.node(slot);
+        (self.graph.node_weight_mut(node)).map_or(0.0, |n| {
+            *n += short(weight);
+            f64::from(*n)
+        })
+    }
+
+    /// Counts a session that used both tools, `distance` calls apart, and returns how many did, as
+    /// it is stored.
+    pub(super) fn add_pair(&mut self, a: u32, b: u32, distance: f64, weight: f64) -> f64 {
         let (a, b) = (self.node(a), self.node(b));
-        let edge = match self.graph.find_edge(a, b) {
-            Some(edge) => edge,
-            None => self.graph.add_edge(a, b, Pair::default()),
-        };
-        if let Some(pair) = self.graph.edge_weight_mut(edge) {
+        let edge = (self.graph.find_edge(a, b)).unwrap_or_else(|| {
+            if self.graph.edge_count() == self.graph.capacity().1 {
+                let n_more = self.graph.edge_count() / 4 + 4;
+                self.graph.reserve_exact_edges(n_more);
+            }
+            self.graph.add_edge(a, b, Pair::default())
+        });
+        (self.graph.edge_weight_mut(edge)).map_or(0.0, |pair| {
             pair.n_sessions += short(weight);
             pair.distance += short(weight * distance);
+            f64::from(pair.n_sessions)
+        })
+    }
+
+    /// Drops the pairs with the fewest sessions until at most `most` are left; of equal ones in an
+    /// order that depends on nothing but what was counted.
+    pub(super) fn shrink_to(&mut self, most: usize) {
+        let counts = (self.graph.raw_edges().iter()).map(|edge| edge.weight.n_sessions);
+        if let Some(mut cut) = Cut::new(counts, most) {
+            (self.graph).retain_edges(|graph, edge| {
+                graph
+                    .edge_weight(edge)
+                    .is_some_and(|pair| !cut.drops(pair.n_sessions))
+            });
         }
     }
 
@@ -144,5 +177,19 @@ mod tests {
         pairs.add_pair(0, 2, 1.0, 1.0);
         pairs.rescale(0.5, 1.0);
         assert!(pairs.pair(0, 1, 1.0).is_some() && pairs.pair(0, 2, 1.0).is_none());
+    }
+
+    #[test]
+    fn the_pairs_with_the_fewest_sessions_are_dropped_first() {
+        let mut pairs = PairGraph::default();
+        for (other, weight) in [(1, 3.0), (2, 1.0), (3, 2.0), (4, 1.0)] {
+            pairs.add_session(other, 1.0);
+            pairs.add_pair(0, other, 1.0, weight);
+        }
+        pairs.shrink_to(2);
+        assert_eq!(pairs.n_pairs(), 2);
+        assert!(pairs.pair(0, 1, 1.0).is_some() && pairs.pair(0, 3, 1.0).is_some());
+        assert_eq!(pairs.without_pairs().n_pairs(), 0);
+        assert!((pairs.without_pairs().n_sessions(4, 1.0) - 1.0).abs() < 1e-9);
     }
 }

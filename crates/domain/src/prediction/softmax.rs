@@ -12,10 +12,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(n_columns: usize) -> Self {
+    /// Returns no rows, with room for so many.
+    pub(super) fn new(n_columns: usize, n_rows: usize) -> Self {
         Self {
             n_columns,
-            values: Vec::new(),
+            values: Vec::with_capacity(n_columns * n_rows),
         }
     }
 
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     fn rows(of: &[&[f64]]) -> Rows {
-        let mut rows = Rows::new(3);
+        let mut rows = Rows::new(3, of.len());
         for row in of {
             rows.push(row.iter().copied());
         }

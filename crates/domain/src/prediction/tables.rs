@@ -10,6 +10,7 @@ use super::number::real;
 use super::pairs::PairGraph;
 use super::trail::{Party, Trail};
 use super::vocabulary::{Slot, Vocabulary};
+use super::whole::Whole;
 
 /// The counts of one scope.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -18,16 +19,65 @@ pub(super) struct Tables {
     pub(super) pairs: PairGraph,
 }
 
-impl Tables {
-    /// The most contexts of one scope.
-    const MAX_CONTEXTS: usize = 8_000;
-    /// How many contexts there may be above that before some are dropped.
-    const SLACK: usize = 1_000;
+/// The most that is kept in one scope.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    contexts: usize,
+    outcomes: usize,
+    pairs: usize,
+}
 
-    fn keep_small(&mut self) {
-        if self.counts.len() > Self::MAX_CONTEXTS + Self::SLACK {
-            self.counts.shrink_to(Self::MAX_CONTEXTS);
+impl Limits {
+    /// Of a principal.
+    const OWN: Self = Self {
+        contexts: 8_000,
+        outcomes: 60_000,
+        pairs: 8_000,
+    };
+    /// Of what principals share, and of each of the clients of one: much of what is kept there is
+    /// in the counts of a principal too.
+    const OTHER: Self = Self {
+        contexts: 8_000,
+        outcomes: 30_000,
+        pairs: 4_000,
+    };
+
+    /// Returns how many there may be above a limit before some are dropped.
+    const fn slack(most: usize) -> usize {
+        most / 8
+    }
+}
+
+impl Tables {
+    fn keep_small(&mut self, most: Limits) {
+        let is_over = |n: usize, most: usize| n > most + Limits::slack(most);
+        if is_over(self.counts.len(), most.contexts) {
+            self.counts.shrink_to(most.contexts);
         }
+        if is_over(self.counts.n_outcomes(), most.outcomes) {
+            self.counts.shrink_outcomes_to(most.outcomes);
+        }
+        if is_over(self.pairs.n_pairs(), most.pairs) {
+            self.pairs.shrink_to(most.pairs);
+        }
+    }
+
+    /// Returns the counts without those of pairs.
+    fn without_pairs(&self) -> Self {
+        Self {
+            counts: self.counts.clone(),
+            pairs: self.pairs.without_pairs(),
+        }
+    }
+
+    /// Multiplies all weights, and drops what is then below `least`.
+    pub(super) fn rescale(&mut self, factor: f64, least: f64) {
+        self.counts.rescale(factor, least);
+        self.pairs.rescale(factor, least);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.len() == 0
     }
 }
 
@@ -62,11 +112,11 @@ impl<'a> Scope<'a> {
 /// each principal with each kind of client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Scopes {
-    everyone: Tables,
-    clients: BTreeMap<u64, Tables>,
-    principals: BTreeMap<u64, Tables>,
-    /// By principal, then client.
-    own_clients: BTreeMap<(u64, u64), Tables>,
+    /// What all share, by kind of client.
+    shared: Whole,
+    /// What each principal does, by kind of client. Which tools a principal uses together is known
+    /// of all its clients alone.
+    principals: BTreeMap<u64, Whole>,
 }
 
 impl Scopes {
@@ -93,32 +143,32 @@ impl Scopes {
     /// ways: at all, and how often.
     pub(super) fn of(&self, party: Party, scale: f64) -> Vec<Scope<'_>> {
         let scope = |tables, cap| Scope { tables, cap, scale };
+        let shared = std::iter::once(&self.shared.all).chain(self.shared.part(party.client));
         let Some(own) = self.principals.get(&party.principal) else {
-            let shared = std::iter::once(&self.everyone).chain(self.clients.get(&party.client));
             return shared.map(|tables| scope(tables, f64::INFINITY)).collect();
         };
-        let calls = own.counts.node(context(Kind::Call, &[]));
+        let calls = own.all.counts.node(context(Kind::Call, &[]));
         if calls.is_some_and(|calls| calls.total(scale) >= Self::ENOUGH_CALLS) {
-            let with_client = self.own_clients.get(&(party.principal, party.client));
-            let present = std::iter::once(own).chain(with_client);
+            let present = std::iter::once(&own.all).chain(own.part(party.client));
             let present = present.map(|tables| scope(tables, Self::PRESENCE));
-            return present.chain([scope(own, f64::INFINITY)]).collect();
+            return present.chain([scope(&own.all, f64::INFINITY)]).collect();
         }
-        (std::iter::once(&self.everyone).chain(self.clients.get(&party.client)))
-            .chain([own])
+        (shared.chain([&own.all]))
             .map(|tables| scope(tables, f64::INFINITY))
             .collect()
     }
 
     /// Returns the counts of one principal.
     pub(super) fn own(&self, party: Party) -> Option<&Tables> {
-        self.principals.get(&party.principal)
+        let own = self.principals.get(&party.principal)?;
+        Some(&own.all)
     }
 
     /// Returns the counts of the kind of client: of the principal where there are any.
     pub(super) fn client(&self, party: Party, scale: f64) -> Option<Scope<'_>> {
-        let own = self.own_clients.get(&(party.principal, party.client));
-        let tables = own.or_else(|| self.clients.get(&party.client))?;
+        let own = self.principals.get(&party.principal);
+        let own = own.and_then(|own| own.part(party.client));
+        let tables = own.or_else(|| self.shared.part(party.client))?;
         Some(Scope {
             tables,
             cap: f64::INFINITY,
@@ -127,26 +177,17 @@ impl Scopes {
     }
 
     fn all(&self) -> impl Iterator<Item = &Tables> {
-        std::iter::once(&self.everyone)
-            .chain(self.clients.values())
-            .chain(self.principals.values())
-            .chain(self.own_clients.values())
+        let own = self.principals.values().flat_map(Whole::each);
+        self.shared.each().chain(own)
     }
 
-    /// Multiplies all weights, drops what is then below `least`, and returns how many contexts
-    /// are left.
+    /// Multiplies all weights, and drops what is then below `least`.
     pub(super) fn rescale(&mut self, factor: f64, least: f64) {
-        let tables = std::iter::once(&mut self.everyone)
-            .chain(self.clients.values_mut())
-            .chain(self.principals.values_mut())
-            .chain(self.own_clients.values_mut());
-        for tables in tables {
-            tables.counts.rescale(factor, least);
-            tables.pairs.rescale(factor, least);
+        self.shared.rescale(factor, least);
+        for own in self.principals.values_mut() {
+            own.rescale(factor, least);
         }
-        self.clients.retain(|_, tables| tables.counts.len() > 0);
-        self.principals.retain(|_, tables| tables.counts.len() > 0);
-        self.own_clients.retain(|_, tables| tables.counts.len() > 0);
+        self.principals.retain(|_, own| !own.all.is_empty());
     }
 
     /// Returns how many contexts are known in all scopes.
@@ -173,24 +214,21 @@ impl Scopes {
         if !is_known && self.principals.len() >= Self::MAX_PRINCIPALS {
             return;
         }
-        let is_known = self.clients.contains_key(&party.client);
-        let client = (is_known || self.clients.len() < Self::MAX_CLIENTS)
-            .then(|| self.clients.entry(party.client).or_default());
-        let both = (party.principal, party.client);
-        let of_principal = (party.principal, u64::MIN)..=(party.principal, u64::MAX);
-        let is_known = self.own_clients.contains_key(&both);
-        let has_room = self.own_clients.range(of_principal).count() < Self::MAX_OWN_CLIENTS;
-        let own_client = (is_known || has_room).then(|| self.own_clients.entry(both).or_default());
+        (self.shared).enter(party.client, Self::MAX_CLIENTS, Tables::clone);
+        let own = self.principals.entry(party.principal).or_default();
+        own.enter(party.client, Self::MAX_OWN_CLIENTS, Tables::without_pairs);
+        let (own, own_client) = own.both_mut(party.client);
+        let (everyone, client) = self.shared.both_mut(party.client);
         let mut writer = Writer {
-            own: self.principals.entry(party.principal).or_default(),
+            own,
             own_client,
-            shared: std::iter::once(&mut self.everyone).chain(client).collect(),
+            shared: std::iter::once(everyone).chain(client).collect(),
             weight,
         };
         writer.call(trail, slot, vocabulary);
-        writer.own.keep_small();
+        writer.own.keep_small(Limits::OWN);
         for tables in writer.own_client.into_iter().chain(writer.shared) {
-            tables.keep_small();
+            tables.keep_small(Limits::OTHER);
         }
     }
 }
@@ -242,8 +280,7 @@ impl Writer<'_> {
     }
 
     fn count(&mut self, key: u64, outcome: u32) {
-        self.own.counts.add(key, outcome, self.weight);
-        let own = self.own.counts.count(key, outcome, 1.0 / self.weight);
+        let own = self.own.counts.add(key, outcome, self.weight);
         let shared = self.shared_weight(own);
         if let Some(tables) = &mut self.own_client {
             tables.counts.add(key, outcome, self.weight);
@@ -254,8 +291,8 @@ impl Writer<'_> {
     }
 
     fn session(&mut self, slot: u32) {
-        self.own.pairs.add_session(slot, self.weight);
-        let shared = self.shared_weight(self.own.pairs.n_sessions(slot, 1.0 / self.weight));
+        let own = self.own.pairs.add_session(slot, self.weight);
+        let shared = self.shared_weight(own);
         if let Some(tables) = &mut self.own_client {
             tables.pairs.add_session(slot, self.weight);
         }
@@ -265,22 +302,19 @@ impl Writer<'_> {
     }
 
     fn pair(&mut self, a: u32, b: u32, distance: f64) {
-        self.own.pairs.add_pair(a, b, distance, self.weight);
-        let own = self.own.pairs.pair(a, b, 1.0 / self.weight);
-        let shared = self.shared_weight(own.map_or(0.0, |(n, _)| n));
-        if let Some(tables) = &mut self.own_client {
-            tables.pairs.add_pair(a, b, distance, self.weight);
-        }
+        let own = self.own.pairs.add_pair(a, b, distance, self.weight);
+        let shared = self.shared_weight(own);
         for tables in &mut self.shared {
             tables.pairs.add_pair(a, b, distance, shared);
         }
     }
 
-    /// Returns the weight of something that the principal did `own` times so far, in what others
+    /// Returns the weight of something of which `own` is stored for the principal, in what others
     /// share: the `k`-th time counts `1 / k^2`, so that all of them together count less than 1.65.
     /// What is shared is in how many principals do a thing, and one cannot outvote others.
     fn shared_weight(&self, own: f64) -> f64 {
-        self.weight / own.max(1.0).powi(2)
+        let times = own * (1.0 / self.weight);
+        self.weight / times.max(1.0).powi(2)
     }
 }
 

@@ -205,6 +205,25 @@ impl Trail {
         self.episodes.last().map(|episode| &episode.text)
     }
 
+    /// Returns the trail with nothing but what tells what comes next: of the texts the one that
+    /// stands.
+    pub(super) fn situation(&self) -> Self {
+        let text = self.text().map(|text| Episode {
+            text: text.clone(),
+            used: Vec::new(),
+        });
+        Self {
+            party: self.party,
+            n_calls: self.n_calls,
+            last: self.last.clone(),
+            changes: self.changes.clone(),
+            used: self.used.clone(),
+            run_length: self.run_length,
+            episodes: text.into_iter().collect(),
+            now: self.now,
+        }
+    }
+
     pub(super) fn has_used(&self, slot: Slot) -> bool {
         self.used.iter().any(|used| used.slot == slot)
     }

@@ -28,7 +28,7 @@ pub enum SnapshotError {
 
 impl Engine {
     /// The format of the bytes.
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
 
     /// Returns what was learned.
     ///
@@ -57,7 +57,7 @@ impl Engine {
         if !state.is_sound() {
             return Err(SnapshotError::Unsound);
         }
-        self.state = state;
+        *self.state_mut() = state;
         Ok(())
     }
 }

@@ -139,6 +139,24 @@ proptest! {
     }
 
     #[test]
+    fn learning_is_the_same_whatever_was_predicted_before(
+        events in proptest::collection::vec((event(), 0..4_usize), 0..40),
+    ) {
+        let mut silent = Life::new(Method::Mix);
+        let mut asked = Life::new(Method::Mix);
+        for (event, about) in &events {
+            let n_tools = asked.slots.len();
+            let candidates = if *about == 1 { &asked.slots[1..] } else { &asked.slots[..n_tools] };
+            if *about > 0 {
+                let _forecast = asked.engine.predict(&asked.trails[usize::from(*about == 2)], candidates);
+            }
+            silent.step(event);
+            asked.step(event);
+        }
+        prop_assert_eq!(silent.engine.snapshot().unwrap(), asked.engine.snapshot().unwrap());
+    }
+
+    #[test]
     fn predicting_changes_nothing_and_neither_do_order_and_repetition_of_candidates(
         events in proptest::collection::vec(event(), 0..40),
         method in method(),

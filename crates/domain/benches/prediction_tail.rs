@@ -1,0 +1,215 @@
+//! How long the slowest predictions take, and what is learned in memory and in snapshots.
+//!
+//! `cargo bench -p riglm-domain --bench prediction_tail` prints all; with `-- latency`, `forecasts`,
+//! `state` or `restart` it prints that part alone. Linux only: resident memory is read from `/proc`. Each part runs in a process of its own for each size.
+//!
+//! - `latency`: predicting and learning, 20,000 calls after 3,000 others.
+//! - `forecasts`: a digest of all that is predicted of 20,000 calls, the same for the same numbers
+//!   bit for bit.
+//! - `state`: what the process grows by with 100,000 calls that are learned from, and what one that
+//!   restores the snapshot of them grows by and predicts once. Only the tools of a server are
+//!   candidates of a call, which changes no size.
+//! - `restart`: how long restoring a snapshot of a million calls takes. The weights of the mixers
+//!   are learned from the last 20,000 alone.
+#![expect(clippy::unwrap_used, reason = "a measurement may fail")]
+#![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
+
+#[expect(unreachable_pub, reason = "a module of two benches")]
+#[path = "prediction/scene.rs"]
+mod scene;
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use riglm_domain::prediction::{Engine, Method};
+use scene::Scene;
+
+const N_TOOLS: [usize; 3] = [50, 500, 2_000];
+/// Tools, principals and clients of the states that are measured.
+const STATES: [(usize, usize, usize); 5] = [
+    (50, 1, 1),
+    (500, 1, 1),
+    (500, 1, 2),
+    (500, 8, 2),
+    (2_000, 1, 1),
+];
+const HALF_LIFE_DAYS: f64 = 30.0;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = (arguments.iter().map(String::as_str))
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    match words.as_slice() {
+        [part, numbers @ ..] if numbers.len() == 3 => {
+            let number = |at: usize| numbers[at].parse().unwrap();
+            measure(part, (number(0), number(1), number(2)));
+        }
+        parts => {
+            let is_wanted = |part: &str| parts.is_empty() || parts.contains(&part);
+            for n_tools in N_TOOLS {
+                if is_wanted("latency") {
+                    print(&child("latency", (n_tools, 1, 1), &[]));
+                }
+            }
+            for size in [(500, 1, 1), (200, 3, 2)] {
+                if is_wanted("forecasts") {
+                    print(&child("forecasts", size, &[]));
+                }
+            }
+            for size in STATES {
+                if is_wanted("state") {
+                    let (text, snapshot) = split(&child("state", size, &[]));
+                    print(&text);
+                    print(&child("restored", size, &snapshot));
+                }
+            }
+            if is_wanted("restart") {
+                print(&child("restart", (500, 1, 1), &[]));
+            }
+        }
+    }
+}
+
+fn measure(part: &str, size: (usize, usize, usize)) {
+    let (n_tools, n_principals, n_clients) = size;
+    let scene = |method| Scene::new(method, n_tools, n_principals, n_clients);
+    match part {
+        "latency" => latency(Scene::after(n_tools, 3_000)),
+        "forecasts" => forecasts(scene(Method::Mix)),
+        "state" => state(scene(Method::Mix)),
+        "restored" => restored(scene(Method::Mix)),
+        "restart" => restart(scene(Method::CooccurrenceWithFallback)),
+        _ => println!("no part is named {part}"),
+    }
+}
+
+fn latency(mut scene: Scene) {
+    let mut times: Vec<Duration> = (0..20_000)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(scene.step());
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let of = |per_mille: usize| times[(times.len() - 1) * per_mille / 1_000];
+    println!(
+        "latency, {} tools: median {:?}, 90th percentile {:?}, 99th {:?}, 99.9th {:?}",
+        scene.slots.len(),
+        of(500),
+        of(900),
+        of(990),
+        of(999),
+    );
+}
+
+fn forecasts(mut scene: Scene) {
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |number: u64| digest = (digest ^ number).wrapping_mul(0x0100_0000_01b3);
+    for _ in 0..20_000 {
+        for (slot, p) in scene.step().ranked() {
+            add(slot.index().try_into().unwrap());
+            add(p.to_bits());
+        }
+    }
+    println!("forecasts, {} tools: {digest:016x}", scene.slots.len());
+}
+
+/// Prints what the process grew by, and the snapshot after that.
+fn state(mut scene: Scene) {
+    let before = resident();
+    for _ in 0..100_000 {
+        scene.learn();
+    }
+    let grown = resident().saturating_sub(before);
+    black_box(scene.step());
+    let predicted = resident().saturating_sub(before);
+    let bytes = scene.engine.snapshot().unwrap();
+    let size = bytes.len();
+    println!("learned: grown by {grown} bytes, {predicted} with a forecast; snapshot {size} bytes");
+    std::io::stdout().write_all(&bytes).unwrap();
+}
+
+fn restored(mut scene: Scene) {
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).unwrap();
+    let before = resident();
+    scene.engine.restore(Engine::FORMAT, &bytes).unwrap();
+    let grown = resident().saturating_sub(before);
+    black_box(scene.step());
+    let predicted = resident().saturating_sub(before);
+    println!("  restored: grown by {grown} bytes, {predicted} with a forecast");
+}
+
+fn restart(mut scene: Scene) {
+    for _ in 0..980_000 {
+        scene.learn();
+    }
+    let counted = scene.engine.snapshot().unwrap();
+    scene.engine = Engine::new(Method::Mix, HALF_LIFE_DAYS);
+    scene.engine.restore(Engine::FORMAT, &counted).unwrap();
+    for _ in 0..20_000 {
+        scene.learn();
+    }
+    let bytes = scene.engine.snapshot().unwrap();
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let mut engine = Engine::new(Method::Mix, HALF_LIFE_DAYS);
+            let start = Instant::now();
+            engine.restore(Engine::FORMAT, &bytes).unwrap();
+            let time = start.elapsed();
+            black_box(engine);
+            time
+        })
+        .collect();
+    times.sort_unstable();
+    println!(
+        "restart after 1,000,000 calls, {} tools: median {:?}, slowest {:?}, snapshot {} bytes",
+        scene.slots.len(),
+        times[times.len() / 2],
+        times[times.len() - 1],
+        bytes.len()
+    );
+}
+
+/// Returns the bytes of the process that are in memory.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let resident: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    resident * 4_096
+}
+
+/// Returns what the part prints in a process of its own that is given `input`.
+fn child(part: &str, size: (usize, usize, usize), input: &[u8]) -> Vec<u8> {
+    let (n_tools, n_principals, n_clients) = size;
+    let numbers = [n_tools, n_principals, n_clients].map(|number| number.to_string());
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(part)
+        .args(numbers)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let mut output = Vec::new();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_to_end(&mut output).unwrap();
+    assert!(child.wait().unwrap().success());
+    if part == "state" {
+        println!("state, {n_tools} tools, {n_principals} principals, {n_clients} clients:");
+    }
+    output
+}
+
+fn split(output: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let end = output.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let text = [&b"  "[..], &output[..end]].concat();
+    (text, output[end..].to_vec())
+}
+
+fn print(output: &[u8]) {
+    std::io::stdout().write_all(output).unwrap();
+}
