@@ -52,8 +52,13 @@ impl Predictor for Learning {
         self.engine.predict(trail, candidates)
     }
 
-    fn explain(&self, trail: &Trail, candidates: &[Slot], tool: Slot) -> Option<Explanation> {
-        self.engine.explain(trail, candidates, tool)
+    fn explain(
+        &self,
+        trail: &Trail,
+        candidates: &[Slot],
+        tools: &[Slot],
+    ) -> Vec<Option<Explanation>> {
+        self.engine.explain_each(trail, candidates, tools)
     }
 
     fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64> {
@@ -161,7 +166,10 @@ mod tests {
             let mut again = predictor_named(name, &config);
             again.restore(predictor.format(), &bytes).unwrap();
             assert_eq!(again.predict(&trail, &tools), forecast, "{name}");
-            let explained = again.explain(&trail, &tools, tools[0]).unwrap();
+            let explained = again
+                .explain(&trail, &tools, &tools[..1])
+                .remove(0)
+                .unwrap();
             assert!((explained.score.value - explained.probability.ln()).abs() < 1e-9);
         }
     }

@@ -30,8 +30,14 @@ pub trait Predictor: Send + Sync + fmt::Debug {
     /// Returns how likely each candidate, a tool that may be called now, is to be called next.
     fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast;
 
-    /// Returns why a candidate has its probability; `None` for a tool that is none.
-    fn explain(&self, trail: &Trail, candidates: &[Slot], tool: Slot) -> Option<Explanation>;
+    /// Returns why each of these tools has its probability, in their order; `None` for one that is
+    /// no candidate.
+    fn explain(
+        &self,
+        trail: &Trail,
+        candidates: &[Slot],
+        tools: &[Slot],
+    ) -> Vec<Option<Explanation>>;
 
     /// Returns how near the ten nearest earlier texts of the principal are, from 0 to 1.
     fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64>;

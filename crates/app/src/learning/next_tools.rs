@@ -188,8 +188,13 @@ impl NextTools {
         let explained = self.with_trail(view, tools, |predictor, trail, slots| {
             let candidates = known(slots);
             let wanted = positions.iter().map(|at| slots.get(*at).copied().flatten());
-            let explain = |slot| predictor.explain(trail, &candidates, slot);
-            Some(wanted.map(|slot| slot.and_then(explain)).collect())
+            let wanted: Vec<Option<Slot>> = wanted.collect();
+            let explained = predictor.explain(trail, &candidates, &known(&wanted));
+            let mut explained = explained.into_iter();
+            let each = wanted
+                .iter()
+                .map(|slot| slot.and_then(|_| explained.next()?));
+            Some(each.collect())
         });
         explained.unwrap_or_else(|| vec![None; positions.len()])
     }

@@ -131,24 +131,23 @@ impl Engine {
     pub fn predict(&self, trail: &Trail, candidates: &[Slot]) -> Forecast {
         let view = self.view(trail);
         let candidates = self.known(candidates);
+        if self.method != Method::Mix {
+            return self.forecast_alone(&view, &candidates);
+        }
+        let scene = scene(&view, &candidates);
+        let outcome = self.mixers(trail).predict(&scene);
+        let forecast = forecast(probabilities(&scene, &outcome));
+        (self.latest).keep(Prepared::new(trail, candidates, scene, outcome));
+        forecast
+    }
+
+    /// Returns how likely each candidate is where nothing is mixed.
+    fn forecast_alone(&self, view: &View<'_>, candidates: &[usize]) -> Forecast {
         let p = match self.method {
-            Method::Mix => {
-                let scene = scene(&view, &candidates);
-                let outcome = self.mixers(trail).predict(&scene);
-                let p = probabilities(&scene, &outcome);
-                (self.latest).keep(Prepared::new(trail, candidates, scene, outcome));
-                p
-            }
-            Method::CooccurrenceWithFallback => {
-                restricted(&cooccurrence_with_fallback(&view), &candidates)
-            }
-            Method::Expert(expert) => restricted(&expert.distribution(&view), &candidates),
+            Method::Expert(expert) => expert.distribution(view),
+            Method::Mix | Method::CooccurrenceWithFallback => cooccurrence_with_fallback(view),
         };
-        let named = p.into_iter().filter_map(|(slot, p)| {
-            let slot = Slot(u32::try_from(slot).ok()?);
-            Some((slot, p))
-        });
-        Forecast::new(named.collect())
+        forecast(restricted(&p, candidates))
     }
 
     /// Learns that a tool was called, and adds the call to the trail. The candidates are those
@@ -311,6 +310,14 @@ fn probabilities(scene: &Scene, outcome: &Outcome) -> Vec<(usize, f64)> {
         .map(|(slot, l)| (*slot, (1.0 - outcome.repeat) * l.exp()))
         .chain(again.map(|(slot, l)| (*slot, outcome.repeat * l.exp())))
         .collect()
+}
+
+fn forecast(p: Vec<(usize, f64)>) -> Forecast {
+    let named = p.into_iter().filter_map(|(slot, p)| {
+        let slot = Slot(u32::try_from(slot).ok()?);
+        Some((slot, p))
+    });
+    Forecast::new(named.collect())
 }
 
 /// Returns a distribution over the candidates alone.

@@ -70,13 +70,16 @@ pub fn predicting_changes_nothing(make: &dyn Fn() -> Box<dyn Predictor>) {
     let (predictor, tools) = taught(make());
     let before = predictor.snapshot().unwrap();
     let forecast = predictor.predict(&trail(), &tools);
-    for tool in &tools {
-        let explained = predictor.explain(&trail(), &tools, *tool).unwrap();
+    let explained = predictor.explain(&trail(), &tools, &tools);
+    assert_eq!(explained.len(), tools.len());
+    for (tool, explained) in tools.iter().zip(explained) {
+        let explained = explained.unwrap();
         assert!((explained.probability - forecast.probability(*tool)).abs() < 1e-9);
         assert!((explained.score.value - explained.probability.ln()).abs() < 1e-6);
         assert!(!explained.sentence.is_empty());
     }
-    assert!(predictor.explain(&trail(), &tools[1..], tools[0]).is_none());
+    let none = predictor.explain(&trail(), &tools[1..], &tools[..1]);
+    assert_eq!(none, [None]);
     assert_eq!(predictor.predict(&trail(), &tools), forecast);
     assert_eq!(predictor.snapshot().unwrap(), before);
 }

@@ -63,8 +63,13 @@ impl Predictor for FailingPredictor {
         self.engine().predict(trail, candidates)
     }
 
-    fn explain(&self, trail: &Trail, candidates: &[Slot], tool: Slot) -> Option<Explanation> {
-        self.engine().explain(trail, candidates, tool)
+    fn explain(
+        &self,
+        trail: &Trail,
+        candidates: &[Slot],
+        tools: &[Slot],
+    ) -> Vec<Option<Explanation>> {
+        self.engine().explain_each(trail, candidates, tools)
     }
 
     fn similarities(&self, trail: &Trail, text: &TextEvidence) -> Vec<f64> {

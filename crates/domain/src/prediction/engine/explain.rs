@@ -1,10 +1,10 @@
 //! Why a tool has its probability, in numbers that add up and in words.
 
-use super::{Engine, Method, scene};
+use super::{Engine, Method, forecast, probabilities, scene};
 use crate::prediction::expert::Expert;
 use crate::prediction::explanation::{Explanation, ScoreTerm};
 use crate::prediction::features::Feature;
-use crate::prediction::mixers::{Contexts, Mixed, Mixture, N_SETS};
+use crate::prediction::mixers::{Contexts, Mixed, Mixture, N_SETS, Outcome, Scene};
 use crate::prediction::number::real;
 use crate::prediction::softmax::Rows;
 use crate::prediction::trail::Trail;
@@ -18,32 +18,54 @@ impl Engine {
     /// Returns why a candidate has its probability; `None` for a tool that is none.
     #[must_use]
     pub fn explain(&self, trail: &Trail, candidates: &[Slot], slot: Slot) -> Option<Explanation> {
-        let probability = self.predict(trail, candidates).probability(slot);
+        self.explain_each(trail, candidates, &[slot]).pop()?
+    }
+
+    /// Returns why each of these tools has its probability, in their order; `None` for one that is
+    /// no candidate. What the candidates have in common is made once.
+    #[must_use]
+    pub fn explain_each(
+        &self,
+        trail: &Trail,
+        candidates: &[Slot],
+        slots: &[Slot],
+    ) -> Vec<Option<Explanation>> {
         let candidates = self.known(candidates);
-        candidates.binary_search(&slot.index()).ok()?;
         let view = self.view(trail);
-        let (score, reasons) = match self.method {
-            Method::Mix => self.mixed_score(&view, &candidates, slot)?,
-            Method::Expert(expert) => single(expert, probability),
-            Method::CooccurrenceWithFallback => single(Expert::Cooccurrence, probability),
+        let mixed = (self.method == Method::Mix).then(|| {
+            let scene = scene(&view, &candidates);
+            let outcome = self.mixers(trail).predict(&scene);
+            (scene, outcome)
+        });
+        let forecast = match &mixed {
+            Some((scene, outcome)) => forecast(probabilities(scene, outcome)),
+            None => self.forecast_alone(&view, &candidates),
         };
-        Some(Explanation {
-            probability,
-            sentence: sentence(&view, slot, reasons),
-            score,
-        })
+        let explain = |slot: &Slot| {
+            candidates.binary_search(&slot.index()).ok()?;
+            let probability = forecast.probability(*slot);
+            let (score, reasons) = match (self.method, &mixed) {
+                (Method::Mix, Some(mixed)) => self.mixed_score(trail, mixed, *slot)?,
+                (Method::Expert(expert), _) => single(expert, probability),
+                _ => single(Expert::Cooccurrence, probability),
+            };
+            Some(Explanation {
+                probability,
+                sentence: sentence(&view, *slot, reasons),
+                score,
+            })
+        };
+        slots.iter().map(explain).collect()
     }
 
     /// Returns the score of a candidate, and its reasons with how much each of them adds.
     fn mixed_score(
         &self,
-        view: &View<'_>,
-        candidates: &[usize],
+        trail: &Trail,
+        (scene, outcome): &(Scene, Outcome),
         slot: Slot,
     ) -> Option<(ScoreTerm, Vec<(Reason, f64)>)> {
-        let scene = scene(view, candidates);
-        let mixers = self.mixers(view.trail);
-        let outcome = mixers.predict(&scene);
+        let mixers = self.mixers(trail);
         let first = scene.new.binary_search(&slot.index());
         let again = scene.used.binary_search(&slot.index());
         let (mixture, mixed, rows, name, share) = if first.is_ok() {
