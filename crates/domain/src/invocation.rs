@@ -230,6 +230,8 @@ pub struct PastCall {
     pub started_at: Timestamp,
     /// The first call of the same logical call, of which this one is a further round.
     pub continues: Option<InvocationId>,
+    /// The text that said what the call was for, where one did.
+    pub context: Option<ContextId>,
     /// How it ended; `None` while it is in flight.
     pub outcome: Option<Outcome>,
 }

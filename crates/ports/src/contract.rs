@@ -197,6 +197,7 @@ macro_rules! usage_store_contract {
                     a_context_is_read_as_it_was_recorded,
                     the_newest_contexts_come_oldest_first,
                     the_newest_contexts_of_a_principal_come_oldest_first,
+                    contexts_are_read_by_identifier,
                     the_first_record_of_a_context_stays,
                 ]
                 recommendations: [

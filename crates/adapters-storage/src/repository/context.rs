@@ -74,6 +74,11 @@ const SELECT_NEWEST_OF_PRINCIPAL: Statement = select_newest!(
     "WHERE left(principal, 200) = left($1::jsonb ->> 1, 200) AND principal = $1::jsonb ->> 1"
 );
 
+const SELECT_WITH: Statement = select_newest!(
+    "WHERE id IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[1]'))",
+    "WHERE id IN (SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 1))"
+);
+
 /// Writes contexts.
 pub(crate) async fn write(
     transaction: &mut Transaction,
@@ -123,6 +128,12 @@ impl ContextRepository for Store {
         let newest: Vec<Row> = database
             .rows(&SELECT_NEWEST_OF_PRINCIPAL, &parameter)
             .await?;
+        newest.into_iter().rev().map(TryInto::try_into).collect()
+    }
+
+    async fn contexts_with(&self, ids: &[ContextId]) -> Result<Vec<Context>, StoreError> {
+        let database = self.database().await?;
+        let newest: Vec<Row> = database.rows(&SELECT_WITH, &(u32::MAX, ids)).await?;
         newest.into_iter().rev().map(TryInto::try_into).collect()
     }
 }

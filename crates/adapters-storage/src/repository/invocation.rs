@@ -139,7 +139,8 @@ const SELECT_PAGE: Statement = Statement {
             hex(invocations.id), hex(invocations.session),
             iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
             client_name, upstream, tool, invocations.started_at,
-            iif(continues IS NULL, NULL, hex(continues)), outcome)
+            iif(continues IS NULL, NULL, hex(continues)),
+            iif(context IS NULL, NULL, hex(context)), outcome)
         FROM invocations
         LEFT JOIN sessions ON sessions.id = invocations.session
         WHERE invocations.id > coalesce(unhex(?1 ->> 0, '-'), x'')
@@ -148,7 +149,8 @@ const SELECT_PAGE: Statement = Statement {
     postgres: "
         SELECT json_build_array(
             invocations.id, invocations.session, work_session, invocations.principal,
-            client_name, upstream, tool, invocations.started_at, continues, outcome)::text
+            client_name, upstream, tool, invocations.started_at, continues, context,
+            outcome)::text
         FROM invocations
         LEFT JOIN sessions ON sessions.id = invocations.session
         WHERE invocations.id >
@@ -399,13 +401,14 @@ struct PastRow(
     ToolName,
     Micros,
     Option<InvocationId>,
+    Option<ContextId>,
     Option<Outcome>,
 );
 
 impl From<PastRow> for PastCall {
     fn from(row: PastRow) -> Self {
         let PastRow(id, session, work_session, principal, client, ..) = row;
-        let PastRow(.., upstream, tool, started_at, continues, outcome) = row;
+        let PastRow(.., upstream, tool, started_at, continues, context, outcome) = row;
         Self {
             id,
             session,
@@ -416,6 +419,7 @@ impl From<PastRow> for PastCall {
             tool,
             started_at: started_at.0,
             continues,
+            context,
             outcome,
         }
     }

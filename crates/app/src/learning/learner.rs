@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::id::InvocationId;
+use riglm_domain::embedding::Embedding;
+use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::invocation::{CallSession, Outcome, PastCall};
-use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, Trail};
+use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, TextEvidence, Trail};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ const FORMAT: u32 = 1;
 struct Open {
     trail: Trail,
     last_call: Timestamp,
+    /// The text that said last what is being done.
+    context: Option<ContextId>,
 }
 
 /// What is saved of a learner.
@@ -132,8 +135,9 @@ impl Learner {
         }
     }
 
-    /// Learns from a call, unless it was read before.
-    pub(super) fn follow(&mut self, call: &PastCall) {
+    /// Learns from a call, unless it was read before. `vector` is that of the text which the call
+    /// followed, where there is one.
+    pub(super) fn follow(&mut self, call: &PastCall, vector: Option<&Embedding>) {
         if !self.is_new(call) {
             return;
         }
@@ -159,7 +163,14 @@ impl Learner {
         let mut open = self.take(session).unwrap_or_else(|| Open {
             trail: Trail::new(party(call)),
             last_call: call.started_at,
+            context: None,
         });
+        if let Some(vector) = vector
+            && open.context != call.context
+        {
+            open.trail.set_text(TextEvidence::of_vector(vector.clone()));
+            open.context = call.context;
+        }
         open.last_call = open.last_call.max(call.started_at);
         open.trail.set_time(call.started_at);
         (self.predictor).learn(&mut open.trail, &self.known, slot, Lesson::Everything);

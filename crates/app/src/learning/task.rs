@@ -1,16 +1,19 @@
 //! The work in the background: reading, teaching, ageing, saving.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use riglm_domain::embedding::Embedding;
+use riglm_domain::id::ContextId;
 use riglm_domain::invocation::PastCall;
 use riglm_domain::learned_state::Snapshot;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{
-    ChangeFeed, InvocationFilter, InvocationRepository, SnapshotRepository, StoreError,
-    ToolDefinitionRepository, Topic,
+    ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, SnapshotRepository,
+    StoreError, ToolDefinitionRepository, Topic,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::predictor::Predictor;
@@ -45,6 +48,8 @@ const MAX_ANEW: u64 = 200_000;
 pub struct LearningStores {
     /// The calls.
     pub calls: Arc<dyn InvocationRepository>,
+    /// The texts that they followed.
+    pub contexts: Arc<dyn ContextRepository>,
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
     /// What was learned.
@@ -240,11 +245,13 @@ impl LearningTask {
         if has_unknown {
             self.know_tools(learner).await?;
         }
+        let vectors = self.vectors(&page).await?;
         let (learner, next_tools) = (learner.clone(), Arc::clone(&self.next_tools));
         let started = Instant::now();
         self.off_the_path(move || {
             for call in &page {
-                let follow = AssertUnwindSafe(|| learner.write().follow(call));
+                let vector = call.context.and_then(|context| vectors.get(&context));
+                let follow = AssertUnwindSafe(|| learner.write().follow(call, vector));
                 if catch_unwind(follow).is_err() {
                     next_tools.failed("learn from a call");
                 }
@@ -253,6 +260,23 @@ impl LearningTask {
         .await;
         sleep(started.elapsed()).await;
         Ok(())
+    }
+
+    /// Returns the vectors of the texts that calls followed.
+    async fn vectors(
+        &self,
+        calls: &[PastCall],
+    ) -> Result<BTreeMap<ContextId, Embedding>, StoreError> {
+        let ids: BTreeSet<ContextId> = calls.iter().filter_map(|call| call.context).collect();
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let ids: Vec<ContextId> = ids.into_iter().collect();
+        let contexts = self.stores.contexts.contexts_with(&ids).await?;
+        let vectors = contexts.into_iter();
+        Ok(vectors
+            .filter_map(|context| Some((context.id, context.embedding?)))
+            .collect())
     }
 
     async fn know_tools(&self, learner: &SharedLearner) -> Result<(), StoreError> {

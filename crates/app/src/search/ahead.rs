@@ -19,12 +19,12 @@ pub(super) struct Ahead {
 }
 
 /// Returns the tools that the session is likely to need next, at most `n`, the most likely first:
-/// of those that its lists leave out, without those that are named already. `fits` says how well
-/// tools fit the query, `named` has positions, ascending.
+/// of those that its lists leave out, without those that are named already. `named` has
+/// positions, ascending.
 pub(super) fn ahead(
     next_tools: &NextTools,
     call: &SearchCall,
-    fits: &[(usize, f64)],
+    intent: Intent<'_>,
     named: &[usize],
     (n, now): (usize, Timestamp),
 ) -> Vec<Ahead> {
@@ -37,11 +37,7 @@ pub(super) fn ahead(
         session: call.session,
         principal: &call.principal,
         client: &call.client,
-        intent: Some(Intent {
-            text: &call.query,
-            fits,
-            vector: None,
-        }),
+        intent: Some(intent),
         now,
     };
     let prediction = next_tools.predict(&view, &tools);

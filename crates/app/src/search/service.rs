@@ -1,5 +1,7 @@
 //! The search itself: from a query to an answer, and what is learned on the way.
 
+mod replying;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,21 +9,16 @@ use futures_util::future::join_all;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::{
-    Hit, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, grade,
-};
-use riglm_domain::search::ScoredTool;
+use riglm_domain::retrieval::{QualityRules, Query, RankingRules, Synonyms};
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
-use super::ahead::ahead;
-use super::alike::Group;
-use super::answer::{AnswerRules, Found, Predicted, write};
+use self::replying::Asked;
+use super::answer::AnswerRules;
 use super::answers::Answers;
 use super::encoders::{EncoderCondition, Flights, Tier};
-use super::judging::Judged;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
 use super::prepared::{Offers, Prepared};
@@ -329,6 +326,7 @@ impl Shared {
             query,
             limit,
             prepared,
+            vector: encoded.first().map(|encoded| encoded.raw.clone()),
         });
         // Thousands of tools take a while to be ranked, and long schemas to be read.
         let (shared, own) = (Arc::clone(self), Arc::clone(&asked));
@@ -342,110 +340,6 @@ impl Shared {
         }
         (reply, has_vectors)
     }
-
-    /// Ranks the tools and writes the answer.
-    fn reply(&self, asked: &Asked) -> SearchReply {
-        let call = &asked.call;
-        let hits = self.rank(call, &asked.query, &asked.prepared.index());
-        let (_, quality) = grade(&hits, &self.rules.quality);
-        let fits: Vec<(usize, f64)> = hits.iter().map(|hit| (hit.position, hit.score)).collect();
-        let mut judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
-        if call.offer.is_partial() {
-            let n_tools = call.offer.tools().len();
-            let note = format!("Only the first {n_tools} tools are searched; there are more.");
-            judged.notes.push(note);
-        }
-        self.written(call, &asked.prepared, &judged, (asked.limit, &fits))
-    }
-
-    /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
-    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex) -> Vec<Hit> {
-        let memories = &self.memories;
-        memories.with_history(&call.principal, call.session, |history, session_tools| {
-            let past = history.map(|history| Past {
-                history,
-                session_tools,
-                now: self.clock.now(),
-                without: None,
-            });
-            index.rank(query, &self.rules.ranking, past, index.tools().len())
-        })
-    }
-
-    fn written(
-        &self,
-        call: &SearchCall,
-        prepared: &Prepared,
-        judged: &Judged,
-        (limit, fits): (usize, &[(usize, f64)]),
-    ) -> SearchReply {
-        let Judged {
-            hits,
-            quality,
-            notes,
-        } = judged;
-        let groups = prepared.alike.groups(hits, limit);
-        let offered = call.offer.tools();
-        let tools = prepared.by_words.tools();
-        let found: Vec<Found<'_>> = (groups.iter())
-            .map(|Group { hit, others }| Found {
-                name: &offered[hit.position].name,
-                text: tools[hit.position].text(),
-                definition: &offered[hit.position].definition,
-                score: hit.score,
-                same: (others.iter())
-                    .map(|other| offered[*other].name.as_str())
-                    .collect(),
-            })
-            .collect();
-        let mut named: Vec<usize> = (groups.iter())
-            .flat_map(|group| group.others.iter().copied().chain([group.hit.position]))
-            .collect();
-        named.sort_unstable();
-        let next = self.next_tools.as_deref().map_or_else(Vec::new, |next| {
-            let n = self.rules.answer.n_predicted;
-            ahead(next, call, fits, &named, (n, self.clock.now()))
-        });
-        let predicted: Vec<Predicted<'_>> = (next.iter())
-            .map(|ahead| Predicted {
-                name: &offered[ahead.position].name,
-                text: tools[ahead.position].text(),
-                definition: &offered[ahead.position].definition,
-                reason: &ahead.reason,
-            })
-            .collect();
-        let draft = (found.as_slice(), predicted.as_slice());
-        let written = write(draft, notes, *quality, &self.rules.answer, &*self.counter);
-        let answered = written.shown.iter().map(|at| &groups[*at]);
-        // What is the same fits as well.
-        let scored = answered.flat_map(|Group { hit, others }| {
-            let positions = std::iter::once(hit.position).chain(others.iter().copied());
-            positions.map(|position| ScoredTool {
-                tool: offered[position].tool.clone(),
-                score: hit.score,
-            })
-        });
-        SearchReply {
-            results: scored.collect(),
-            predicted: (written.predicted.iter())
-                .map(|at| offered[next[*at].position].tool.clone())
-                .collect(),
-            text: written.text,
-            structured: written.structured,
-            quality: *quality,
-            query_vector: None,
-            was_cached: false,
-        }
-    }
-}
-
-/// All that an answer is made of.
-struct Asked {
-    call: SearchCall,
-    text: String,
-    query: Query,
-    limit: usize,
-    prepared: Arc<Prepared>,
 }
 
 /// The vector of a query, as it was made and centred.

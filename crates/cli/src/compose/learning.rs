@@ -25,6 +25,7 @@ pub(super) fn learning_from(
     let store = Arc::new(storage.store.clone());
     let stores = LearningStores {
         calls: Arc::clone(&store) as _,
+        contexts: Arc::clone(&store) as _,
         tools: Arc::clone(&store) as _,
         snapshots: Arc::clone(&store) as _,
         changes: store,

@@ -59,7 +59,8 @@ impl Memory {
     }
 
     fn learn_text(&mut self, episode: &Episode) {
-        if episode.text.words.is_empty() || episode.used.is_empty() {
+        let is_silent = episode.text.words.is_empty() && episode.text.vector.is_none();
+        if is_silent || episode.used.is_empty() {
             return;
         }
         if self.texts.len() >= Self::MAX_TEXTS {

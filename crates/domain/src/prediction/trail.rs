@@ -59,6 +59,13 @@ impl TextEvidence {
         }
     }
 
+    /// Returns what is known of a text whose words are not: the vector that an encoder made of it,
+    /// of unit length.
+    #[must_use]
+    pub fn of_vector(vector: Embedding) -> Self {
+        Self::default().with_vector(vector)
+    }
+
     /// Adds how well tools fit the text, as a search ranks them: the larger the better, on any
     /// scale. Scores that are not finite or not above zero are left out.
     #[must_use]

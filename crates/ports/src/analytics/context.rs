@@ -4,7 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::context::Context;
-use riglm_domain::id::SessionId;
+use riglm_domain::id::{ContextId, SessionId};
 use riglm_domain::principal::Principal;
 
 use super::StoreError;
@@ -33,4 +33,11 @@ pub trait ContextRepository: Send + Sync + fmt::Debug {
         principal: &Principal,
         limit: u32,
     ) -> Result<Vec<Context>, StoreError>;
+
+    /// Returns those of these contexts that are there, oldest first by identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn contexts_with(&self, ids: &[ContextId]) -> Result<Vec<Context>, StoreError>;
 }

@@ -77,6 +77,18 @@ pub async fn the_newest_contexts_of_a_principal_come_oldest_first(store: &impl U
     }
 }
 
+/// Contexts are read by their identifiers, oldest first, each once; unknown ones are left out.
+pub async fn contexts_are_read_by_identifier(store: &impl UsageStore) {
+    let contexts = [3, 1, 2].map(|n| context(session(run(1), n % 2 + 1).id, n));
+    apply(store, &contexts.clone().map(Record::ContextGiven)).await;
+    let [third, first, _] = &contexts;
+    let unknown = context(session(run(1), 1).id, 9).id;
+    let ids = [third.id, unknown, first.id, third.id];
+    let read = store.contexts_with(&ids).await.unwrap();
+    assert_eq!(read, [first.clone(), third.clone()]);
+    assert_eq!(store.contexts_with(&[]).await.unwrap(), []);
+}
+
 /// The first record of a context stays.
 pub async fn the_first_record_of_a_context_stays(store: &impl UsageStore) {
     let first = context(session(run(1), 1).id, 2);

@@ -175,6 +175,7 @@ pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) 
     let mut bare = call(session(run(1), 9).id, 3);
     bare.continues = Some(full.id);
     bare.work_session = None;
+    bare.context = None;
     let ended = end(&full, Outcome::Error);
     let records = [
         Record::SessionOpened(known.clone()),
@@ -193,6 +194,7 @@ pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) 
         tool: call.tool,
         started_at: call.started_at,
         continues: call.continues,
+        context: call.context,
         outcome,
     };
     let expected = [

@@ -12,7 +12,8 @@ use riglm_domain::tool::ToolRef;
 
 use crate::predictor::Predictor;
 
-/// Predicts by what followed the last calls, and panics when it is told to fail.
+/// Predicts with an engine, by what followed the last calls unless it is given another one, and
+/// panics when it is told to fail.
 #[derive(Debug)]
 pub struct FailingPredictor {
     engine: Engine,
@@ -26,6 +27,15 @@ impl FailingPredictor {
         Self {
             engine: Engine::new(Method::Expert(Expert::Markov), 30.0),
             is_failing,
+        }
+    }
+
+    /// Returns one that predicts with an engine, and does not fail.
+    #[must_use]
+    pub fn of(engine: Engine) -> Self {
+        Self {
+            engine,
+            is_failing: Arc::default(),
         }
     }
 

@@ -1,4 +1,5 @@
 use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::prediction::{Engine, Expert, Method};
 use riglm_domain::principal::Principal;
 use riglm_ports::fake::FailingPredictor;
 
@@ -27,6 +28,7 @@ fn call(session: u8, seconds: i64, name: &str) -> PastCall {
         tool,
         started_at: at,
         continues: None,
+        context: None,
         outcome: Some(Outcome::Ok),
     }
 }
@@ -64,7 +66,7 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
     let calls = [call(1, 0, "read"), call(2, 8, "list"), call(1, 5, "write")];
     for _ in 0..3 {
         for call in &calls {
-            learner.follow(call);
+            learner.follow(call, None);
             learner.settle(START + SignedDuration::from_secs(9));
         }
     }
@@ -73,7 +75,7 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
     assert_eq!(n_calls(&learner, 1, 9), Some(2));
     // What is read again begins before everything that may come late.
     assert!(learner.read_to() < Some(calls[0].id));
-    learner.follow(&call(3, 100, "read"));
+    learner.follow(&call(3, 100, "read"), None);
     learner.settle(START + SignedDuration::from_secs(100));
     assert!(learner.read_to() > Some(calls[1].id));
     assert!(learner.recent.len() == 1 && !learner.is_new(&calls[2]));
@@ -82,12 +84,12 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
 #[test]
 fn a_call_from_the_future_hides_none_that_is_made_until_then() {
     let mut learner = learner();
-    learner.follow(&call(1, 3_600, "read"));
+    learner.follow(&call(1, 3_600, "read"), None);
     learner.settle(START);
     assert!(learner.is_new(&call(2, 1, "read")));
-    learner.follow(&call(2, 1, "read"));
+    learner.follow(&call(2, 1, "read"), None);
     learner.settle(START + SignedDuration::from_secs(2));
-    learner.follow(&call(1, 3_600, "read"));
+    learner.follow(&call(1, 3_600, "read"), None);
     assert_eq!(learner.n_learned(), 2);
 }
 
@@ -98,17 +100,17 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
         let seconds = i64::try_from(learner.recent.len()).unwrap();
         let mut made_up = call(1, seconds, "made_up");
         made_up.outcome = outcome;
-        learner.follow(&made_up);
+        learner.follow(&made_up, None);
     }
     let mut round = call(1, 5, "read");
     round.continues = Some(round.id);
-    learner.follow(&round);
+    learner.follow(&round, None);
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 6)), (0, None));
     assert!(!learner.is_known(&tool("made_up")));
     let mut failed = call(1, 6, "read");
     failed.outcome = Some(Outcome::Error);
-    learner.follow(&failed);
-    learner.follow(&call(1, 7, "unlisted"));
+    learner.follow(&failed, None);
+    learner.follow(&call(1, 7, "unlisted"), None);
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 8)), (2, Some(2)));
     assert!(learner.is_known(&tool("unlisted")));
 }
@@ -116,13 +118,13 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
 #[test]
 fn a_silence_ends_a_session() {
     let mut learner = learner();
-    learner.follow(&call(1, 0, "read"));
-    learner.follow(&call(1, 600, "read"));
+    learner.follow(&call(1, 0, "read"), None);
+    learner.follow(&call(1, 600, "read"), None);
     assert_eq!(n_calls(&learner, 1, 1_200), Some(2));
     assert_eq!(n_calls(&learner, 1, 1_201), None);
-    learner.follow(&call(2, 1_201, "read"));
+    learner.follow(&call(2, 1_201, "read"), None);
     assert_eq!(learner.open.len(), 1);
-    learner.follow(&call(1, 1_202, "read"));
+    learner.follow(&call(1, 1_202, "read"), None);
     assert_eq!(n_calls(&learner, 1, 1_202), Some(1));
 }
 
@@ -132,12 +134,12 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
     let now = calls.last().unwrap().started_at;
     let mut whole = learner();
     for call in &calls {
-        whole.follow(call);
+        whole.follow(call, None);
     }
     for cut in [1, 47, 80, 119] {
         let mut first = learner();
         for call in &calls[..cut] {
-            first.follow(call);
+            first.follow(call, None);
         }
         first.settle(now);
         let mut second = learner();
@@ -147,7 +149,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
         second.know(&["read", "write", "list"].map(tool));
         // Some are read again.
         for call in &calls[cut.saturating_sub(1)..] {
-            second.follow(call);
+            second.follow(call, None);
         }
         let learned = |learner: &Learner| learner.predictor().snapshot().unwrap();
         assert!(learned(&second) == learned(&whole), "{cut}");
@@ -160,7 +162,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
 fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
     let mut learner = learner();
     for call in stream() {
-        learner.follow(&call);
+        learner.follow(&call, None);
     }
     let good = learner.snapshot().unwrap();
     let format = learner.format();
@@ -172,4 +174,32 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
         );
     }
     assert_eq!(learner.snapshot().unwrap(), good);
+}
+
+#[test]
+fn a_text_is_learned_from_with_the_calls_that_followed_it() {
+    let mix = Engine::new(Method::Expert(Expert::ContextKnn), 30.0);
+    let mut learner = Learner::new(Box::new(FailingPredictor::of(mix)));
+    learner.know(&["read", "write", "list"].map(tool));
+    let vector = |x: f32, y: f32| Embedding::new("model", vec![x, y]).unwrap();
+    let texts = [(vector(1.0, 0.0), "read"), (vector(0.0, 1.0), "write")];
+    for (n, (vector, name)) in (1..).zip(&texts) {
+        for seconds in 0..3 {
+            let mut called = call(n, seconds, name);
+            called.context = Some(ContextId::new(START, [n; 10]));
+            learner.follow(&called, Some(vector));
+        }
+    }
+    learner.end_silent(START + IDLE_GAP + SignedDuration::from_mins(1));
+    let predictor = learner.predictor();
+    let slots: Vec<Slot> = ["read", "write", "list"]
+        .iter()
+        .filter_map(|name| predictor.vocabulary().slot(&tool(name)))
+        .collect();
+    for (place, (vector, _)) in texts.iter().enumerate() {
+        let mut trail = Trail::new(party(&call(9, 0, "read")));
+        trail.set_text(TextEvidence::of_vector(vector.clone()));
+        let forecast = predictor.predict(&trail, &slots);
+        assert_eq!(forecast.rank(slots[place]), Some(1), "{forecast:?}");
+    }
 }

@@ -33,18 +33,22 @@ fn taught(is_failing: Arc<AtomicBool>) -> NextTools {
     for n in 0..40_u8 {
         let ToolRef { upstream, tool } = tool(["read", "write"][usize::from(n % 2)]);
         let started_at = START - jiff::SignedDuration::from_secs(300 - i64::from(n));
-        learner.follow(&PastCall {
-            id: InvocationId::new(started_at, [n; 10]),
-            session: session(200),
-            work_session: None,
-            principal: Principal::local(),
-            client: Some("client".into()),
-            upstream,
-            tool,
-            started_at,
-            continues: None,
-            outcome: Some(Outcome::Ok),
-        });
+        learner.follow(
+            &PastCall {
+                id: InvocationId::new(started_at, [n; 10]),
+                session: session(200),
+                work_session: None,
+                principal: Principal::local(),
+                client: Some("client".into()),
+                upstream,
+                tool,
+                started_at,
+                continues: None,
+                context: None,
+                outcome: Some(Outcome::Ok),
+            },
+            None,
+        );
     }
     drop(learner);
     next

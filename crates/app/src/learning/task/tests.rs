@@ -56,6 +56,7 @@ impl Scene {
             let mut made = call_of(row.id, number, name);
             made.id = InvocationId::new(at, [0, 0, 0, n, number, 0, 0, 0, 0, 0]);
             (made.started_at, made.continues, made.work_session) = (at, None, None);
+            made.context = None;
             records.push(Record::CallOpened(made.clone()));
             records.push(Record::CallClosed(end(&made, Outcome::Ok)));
         }
@@ -72,6 +73,7 @@ impl Scene {
         let next = Arc::new(NextTools::new(make(), options));
         let stores = LearningStores {
             calls: self.store.clone(),
+            contexts: self.store.clone(),
             tools: self.store.clone(),
             snapshots: self.store.clone(),
             changes: self.store.clone(),

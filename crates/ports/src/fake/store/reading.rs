@@ -55,6 +55,7 @@ impl Rows {
             tool: made.tool,
             started_at: made.started_at,
             continues: made.continues,
+            context: call.invocation.context,
             outcome: call.end.as_ref().map(|end| end.outcome),
         }
     }
@@ -243,6 +244,12 @@ impl ContextRepository for MemoryStore {
         let rows = self.rows();
         let all = rows.contexts.values();
         Ok(last(all.filter(|row| row.principal == *principal), limit))
+    }
+
+    async fn contexts_with(&self, ids: &[ContextId]) -> Result<Vec<Context>, StoreError> {
+        let rows = self.rows();
+        let all = rows.contexts.values();
+        Ok(last(all.filter(|row| ids.contains(&row.id)), u32::MAX))
     }
 }
 
