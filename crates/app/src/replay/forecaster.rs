@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use riglm_domain::principal::Principal;
 use riglm_ports::predictor::Predictor;
 
 use super::predicted::Predicted;
@@ -15,6 +16,8 @@ use super::session::{ReplayCatalog, ReplaySession};
 /// What is known when a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionContext<'a> {
+    /// Whose it is; `None` where there is no telling, and all are one's.
+    pub principal: Option<&'a Principal>,
     /// The client that it is of.
     pub client: Option<&'a str>,
     /// When it begins.
@@ -122,6 +125,7 @@ pub(super) fn play(
 ) {
     let query = session.query.as_deref().filter(|_| with_query);
     forecaster.begin_session(&SessionContext {
+        principal: session.principal.as_ref(),
         client: session.client.as_deref(),
         started_at: session.started_at,
         query,

@@ -149,6 +149,7 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         self.numbers.insert(together, number);
         let session = ReplaySession {
             id: past.id.to_string(),
+            principal: Some(past.principal.clone()),
             client: past.client.clone(),
             started_at: Some(past.started_at),
             ..ReplaySession::default()

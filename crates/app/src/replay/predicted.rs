@@ -53,7 +53,7 @@ impl Predicted {
             index,
             synonyms: Synonyms::shipped(),
             rules: RankingRules::default(),
-            trail: trail(None),
+            trail: trail(None, None),
             query: None,
             turn: None,
         }
@@ -76,7 +76,7 @@ impl Predicted {
 
 impl Forecaster for Predicted {
     fn begin_session(&mut self, session: &SessionContext<'_>) {
-        self.trail = trail(session.client);
+        self.trail = trail(session.principal, session.client);
         self.set_time(session.started_at);
         self.query = session.query.map(str::to_owned);
         self.turn = None;
@@ -123,8 +123,10 @@ impl Forecaster for Predicted {
     }
 }
 
-fn trail(client: Option<&str>) -> Trail {
-    Trail::new(Party::new(&Principal::local(), client.unwrap_or_default()))
+fn trail(principal: Option<&Principal>, client: Option<&str>) -> Trail {
+    let local = Principal::local();
+    let principal = principal.unwrap_or(&local);
+    Trail::new(Party::new(principal, client.unwrap_or_default()))
 }
 
 /// Returns a tool of a catalog as predictors name it. Names of servers may be any text there.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use riglm_domain::principal::Principal;
 
 /// The tools that could be called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct ReplayTool {
 pub struct ReplaySession {
     /// Identifies the session.
     pub id: String,
+    /// Whose it is; `None` where there is no telling, and all are one's.
+    pub principal: Option<Principal>,
     /// The client that it is of.
     pub client: Option<String>,
     /// The task that it worked on: several sessions may have tried the same.

@@ -115,6 +115,7 @@ async fn what_is_known_of_a_call_and_its_session_is_told() {
     assert_eq!(catalog.tools[0].server, made.upstream.to_string());
     let mut history = History::new(&store, tools, GAP);
     let read = history.next().await.unwrap().unwrap();
+    assert_eq!(read.principal, Some(made.principal.clone()));
     assert_eq!(read.client, Some(client.client_info.name));
     assert_eq!(read.started_at, Some(moment(5)));
     let calls: Vec<_> = read.calls.iter().map(|call| (call.ok, call.at)).collect();

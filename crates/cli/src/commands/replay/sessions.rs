@@ -151,6 +151,7 @@ fn parse(text: &[u8]) -> anyhow::Result<(ReplaySession, Vec<CallEntry>)> {
     let known = |text: Option<String>| text.filter(|text| !text.is_empty());
     let session = ReplaySession {
         id: line.session_id.unwrap_or_default(),
+        principal: None,
         client: known(line.client),
         task: known(line.task_id),
         started_at: line.started_at.as_deref().map(moment).transpose()?,

@@ -33,6 +33,7 @@ fn a_session_is_read_with_all_that_is_known_and_unknown_keys_are_ignored() {
     let (_file, mut sessions) = opened(text, false);
     let read = sessions.read().unwrap().unwrap();
     let expected = ReplaySession {
+        principal: None,
         id: "s".into(),
         client: Some("c".into()),
         task: Some("t".into()),
