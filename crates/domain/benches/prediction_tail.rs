@@ -9,7 +9,8 @@
 //! - `state`: what the process grows by with 100,000 calls that are learned from, and what one that
 //!   restores the snapshot of them grows by and predicts once. Only the tools of a server are
 //!   candidates of a call, which changes no size.
-//! - `restart`: how long restoring a snapshot of a million calls takes. The weights of the mixers
+//! - `restart`: how long restoring a snapshot of a million calls takes, and how long what was learned
+//!   cannot be asked while it is saved or ages. The weights of the mixers
 //!   are learned from the last 20,000 alone.
 #![expect(clippy::unwrap_used, reason = "a measurement may fail")]
 #![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
@@ -23,6 +24,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use riglm_domain::prediction::{Engine, Method};
 use scene::Scene;
 
@@ -155,11 +157,35 @@ fn restart(mut scene: Scene) {
         scene.learn();
     }
     let bytes = scene.engine.snapshot().unwrap();
+    let engine = &scene.engine;
+    let new = || Engine::new(Method::Mix, HALF_LIFE_DAYS);
+    println!(
+        "after 1,000,000 calls, {} tools, snapshot {} bytes",
+        scene.slots.len(),
+        bytes.len()
+    );
+    repeated("restart", new, |engine| {
+        engine.restore(Engine::FORMAT, &bytes).unwrap();
+    });
+    repeated("snapshot", new, |_| {
+        black_box(engine.snapshot().unwrap());
+    });
+    repeated(
+        "ageing",
+        || engine.clone(),
+        |engine| {
+            black_box(engine.upkeep(Timestamp::constant(4_000_000_000, 0)));
+        },
+    );
+}
+
+/// Prints how long a piece of work takes on engines that are made for it.
+fn repeated(name: &str, make: impl Fn() -> Engine, work: impl Fn(&mut Engine)) {
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
-            let mut engine = Engine::new(Method::Mix, HALF_LIFE_DAYS);
+            let mut engine = make();
             let start = Instant::now();
-            engine.restore(Engine::FORMAT, &bytes).unwrap();
+            work(&mut engine);
             let time = start.elapsed();
             black_box(engine);
             time
@@ -167,11 +193,9 @@ fn restart(mut scene: Scene) {
         .collect();
     times.sort_unstable();
     println!(
-        "restart after 1,000,000 calls, {} tools: median {:?}, slowest {:?}, snapshot {} bytes",
-        scene.slots.len(),
+        "  {name}: median {:?}, slowest {:?}",
         times[times.len() / 2],
-        times[times.len() - 1],
-        bytes.len()
+        times[times.len() - 1]
     );
 }
 
