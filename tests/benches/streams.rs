@@ -1,0 +1,143 @@
+//! How well calls of recorded streams are predicted, as the table of docs/prediction.md has it.
+//!
+//! `cargo bench -p riglm-tests --bench streams -- DIR [--riglm PATH]`
+//!
+//! `DIR` has streams in the form that `riglm replay` reads, `NAME.catalog.json` with `NAME.jsonl`.
+//! Each is replayed as it is, with its queries hidden, and with unseen tasks. What is printed has no
+//! time in it: the same program prints the same.
+#![expect(
+    clippy::panic,
+    reason = "arguments that are not understood end the bench"
+)]
+#![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
+
+#[expect(dead_code, reason = "the other benches start servers")]
+#[path = "proxy_overhead/process.rs"]
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The ways in which each stream is replayed.
+const MODES: [(&str, &[&str]); 3] = [
+    ("", &[]),
+    ("no query", &["--no-query"]),
+    ("unseen tasks", &["--unseen-tasks"]),
+];
+
+fn main() {
+    let (folder, program) = arguments();
+    let program = program.unwrap_or_else(process::riglm_program);
+    println!(
+        "| Stream | | Predictor | hit@5 | @10 | @20 | first_use@5 | @10 | @20 | cov@25% | first_use_cov@25% | bits | cold_starts |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    let mut policies = Vec::new();
+    for (catalog, sessions) in streams(&folder) {
+        for (mode, options) in MODES {
+            let measured = replayed(&program, (&catalog, &sessions), options);
+            let stream = measured["dataset"].as_str().unwrap_or_default().to_owned();
+            for name in ["frequency", "cooccurrence", "mix"] {
+                let of = &measured["predictors"][name];
+                println!(
+                    "| {stream} | {mode} | {name} | {} | {} |",
+                    per_cent(
+                        of,
+                        &[
+                            "hit@5",
+                            "hit@10",
+                            "hit@20",
+                            "first_use@5",
+                            "first_use@10",
+                            "first_use@20",
+                            "cov@25%",
+                            "first_use_cov@25%",
+                        ]
+                    ),
+                    number(&of["bits"]) + " | " + &per_cent(of, &["cold_starts"]),
+                );
+            }
+            for name in ["static+inline", "conformal-95"] {
+                let of = &measured["policies"][name];
+                policies.push(format!(
+                    "| {stream} | {mode} | {name} | {} | {} |",
+                    per_cent(of, &["coverage", "first_use_coverage", "cost_vs_all"]),
+                    number(&of["mean_size"]) + " | " + &number(&of["searches_per_session"]),
+                ));
+            }
+        }
+    }
+    println!(
+        "\n| Stream | | Policy | coverage | first_use_coverage | cost_vs_all | mean_size | searches_per_session |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for row in policies {
+        println!("{row}");
+    }
+}
+
+fn arguments() -> (PathBuf, Option<PathBuf>) {
+    let (mut folder, mut program) = (None, None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--riglm" => program = words.next().map(Into::into),
+            // What cargo itself adds.
+            "--bench" => {}
+            option if option.starts_with("--") => panic!("unknown argument {option}"),
+            path => folder = Some(path.into()),
+        }
+    }
+    (folder.expect("a folder with streams is named"), program)
+}
+
+/// Returns the catalogs and sessions of a folder, by name.
+fn streams(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let mut streams: Vec<(PathBuf, PathBuf)> = entries
+        .filter_map(|entry| {
+            let catalog = entry.expect("an entry can be read").path();
+            let name = catalog.file_name()?.to_str()?;
+            let sessions = format!("{}.jsonl", name.strip_suffix(".catalog.json")?);
+            let sessions = catalog.with_file_name(sessions);
+            Some((catalog, sessions))
+        })
+        .collect();
+    streams.sort();
+    streams
+}
+
+fn replayed(program: &Path, (catalog, sessions): (&Path, &Path), options: &[&str]) -> Value {
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let output = Command::new(program)
+        .args(["replay", "--json", "--catalog"])
+        .arg(catalog)
+        .arg("--sessions")
+        .arg(sessions)
+        .arg("--data-dir")
+        .arg(data.path())
+        .args(["--predictor", "mix", "--predictor", "cooccurrence"])
+        .args(["--predictor", "frequency"])
+        .args(options)
+        .output()
+        .expect("riglm starts");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("riglm prints JSON")
+}
+
+/// Returns shares as per cent, as cells of a row.
+fn per_cent(of: &Value, keys: &[&str]) -> String {
+    let cells = keys.iter().map(|key| match of[*key].as_f64() {
+        Some(share) => format!("{:.1}", 100.0 * share),
+        None => String::new(),
+    });
+    cells.collect::<Vec<_>>().join(" | ")
+}
+
+fn number(value: &Value) -> String {
+    value
+        .as_f64()
+        .map_or_else(String::new, |value| format!("{value:.2}"))
+}
