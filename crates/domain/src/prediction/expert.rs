@@ -27,9 +27,9 @@ pub enum Expert {
     Recency,
     /// What followed the last call.
     LastCall,
-    /// What followed the last one to three calls.
+    /// What followed the last one to five calls.
     Markov,
-    /// What is used for the first time after the last one to three different tools.
+    /// What is used for the first time after the last one to five different tools.
     Workflow,
     /// What is used in the same sessions as the tools of this one, later.
     Cooccurrence,
