@@ -28,7 +28,7 @@ pub enum SnapshotError {
 
 impl Engine {
     /// The format of the bytes.
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
 
     /// Returns what was learned.
     ///

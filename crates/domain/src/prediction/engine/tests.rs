@@ -219,3 +219,18 @@ fn what_came_five_calls_ago_can_tell_the_next_one() {
     assert_eq!(best(&engine, &after(0), &slots), 5);
     assert_eq!(best(&engine, &after(6), &slots), 7);
 }
+
+#[test]
+fn a_text_that_fits_a_tool_speaks_for_its_server() {
+    let (engine, slots) = engine(9);
+    let mut said = Trail::new(party("a"));
+    said.set_text(TextEvidence::new("x").with_scores([(slots[5], 0.9)]));
+    let forecast = engine.predict(&said, &slots);
+    // The tools 2, 5 and 8 are of one server.
+    assert_eq!(forecast.rank(slots[5]), Some(1));
+    let least = f64::min(
+        forecast.probability(slots[2]),
+        forecast.probability(slots[8]),
+    );
+    assert!(forecast.probability(slots[0]) < 0.8 * least);
+}
