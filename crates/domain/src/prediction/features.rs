@@ -46,21 +46,21 @@ impl Feature {
     /// All features in the order of their rows, with the weights that they have before any was
     /// learned: see [`super::expert::Expert::start_weights`].
     pub(super) const ALL: [(Self, f64); 15] = [
-        (Self::NeverUsed, 0.5),
-        (Self::ServerInSession, 0.4),
-        (Self::LastServer, 0.3),
-        (Self::Fit, 0.1),
-        (Self::ToolsOfServer, 0.3),
-        (Self::ServerBefore, 0.2),
-        (Self::LikeLast, 0.5),
-        (Self::LikeUsed, 0.4),
-        (Self::NeverUsedLastServer, 0.5),
-        (Self::NeverUsedServerInSession, 0.7),
-        (Self::NeverUsedServer, -0.1),
-        (Self::NeverUsedFit, 0.3),
-        (Self::ServerInSessionFit, 0.0),
-        (Self::ToolsLeft, -0.3),
-        (Self::ServerFit, 0.4),
+        (Self::NeverUsed, 1.33),
+        (Self::ServerInSession, 0.48),
+        (Self::LastServer, 0.34),
+        (Self::Fit, 0.16),
+        (Self::ToolsOfServer, 0.35),
+        (Self::ServerBefore, 0.14),
+        (Self::LikeLast, 0.66),
+        (Self::LikeUsed, 0.38),
+        (Self::NeverUsedLastServer, 0.99),
+        (Self::NeverUsedServerInSession, 1.2),
+        (Self::NeverUsedServer, 0.13),
+        (Self::NeverUsedFit, 0.38),
+        (Self::ServerInSessionFit, -0.1),
+        (Self::ToolsLeft, -1.02),
+        (Self::ServerFit, 0.44),
     ];
 
     /// Returns the name under which the feature is shown.

@@ -157,15 +157,15 @@ impl Mixers {
 
     pub(super) fn new() -> Self {
         let starts = Expert::ALL.map(Expert::start_weights);
-        let again: Vec<f64> = starts.iter().map(|(_, again)| *again).collect();
+        let again: Vec<f64> = starts.iter().map(|(_, again, _)| *again).collect();
         let features = Feature::ALL.iter().map(|(_, start)| *start);
-        let first: Vec<f64> = (starts.iter().map(|(first, _)| *first))
+        let first: Vec<f64> = (starts.iter().map(|(first, ..)| *first))
             .chain(features)
             .collect();
         Self {
             first: Mixture::new(&first, starts.len(), Self::RATE),
             again: Mixture::new(&again, starts.len(), Self::RATE),
-            gate: Gate::new(starts.len(), Self::GATE_RATE),
+            gate: Gate::new(&starts.map(|(.., repeat)| repeat), Self::GATE_RATE),
         }
     }
 
