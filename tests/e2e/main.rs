@@ -5,6 +5,7 @@
     reason = "what the tests share fails the test that uses it"
 )]
 
+mod cold_start;
 mod crash;
 mod data;
 mod data_at_rest;

@@ -106,6 +106,8 @@ async fn predictors_and_policies_are_measured() {
         "first_use_cov@10%",
         "mrr",
         "bits",
+        "cold_starts",
+        "first_call_cold_starts",
     ];
     let frequency = &measured["predictors"]["frequency"];
     assert_eq!(keys(frequency), expected);
@@ -117,6 +119,8 @@ async fn predictors_and_policies_are_measured() {
     assert_eq!(frequency["first_use@1"], 0.75);
     assert_eq!(frequency["cov@50%"], 0.8);
     assert_eq!(frequency["mrr"], 0.8667);
+    // No session has enough others before it.
+    assert_eq!(frequency["cold_starts"], Value::Null);
     let expected = [
         "static",
         "static+inline",
@@ -183,7 +187,14 @@ async fn what_is_measured_can_be_chosen() {
         shown.starts_with("made: 5 calls, 4 first uses, 3 sessions, 4 tools"),
         "{shown}"
     );
-    for heading in ["PREDICTOR", "HIT@1", "COV@50%", "POLICY", "conformal-98"] {
+    for heading in [
+        "PREDICTOR",
+        "HIT@1",
+        "COV@50%",
+        "COLD STARTS",
+        "POLICY",
+        "conformal-98",
+    ] {
         assert!(shown.contains(heading), "{shown}");
     }
 }

@@ -1,11 +1,13 @@
 //! How good rankings are, measured on queries of which the right tools are known, and how good
 //! forecasts of the next call and the lists made of them are, measured on calls that were made.
 
+mod cold_starts;
 mod forecast;
 mod metrics;
 mod prediction;
 pub mod replay;
 
+pub use cold_starts::ColdStarts;
 pub use forecast::Forecast;
 pub use metrics::{Gold, RankingMetrics};
 pub use prediction::{CatalogShare, PredictionMetrics};

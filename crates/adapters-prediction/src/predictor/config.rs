@@ -23,7 +23,7 @@ pub enum PredictorName {
     FirstCall,
     /// What was called lately in the session.
     Recency,
-    /// What followed the last one to three calls.
+    /// What followed the last one to five calls.
     Markov,
     /// What is used for the first time after the last different tools.
     Workflow,

@@ -2,7 +2,7 @@
 
 use riglm_domain::economics::CostModel;
 use riglm_domain::evaluation::replay::{ListMetrics, ListSimulation, SimulatedPolicy};
-use riglm_domain::evaluation::{Forecast, PredictionMetrics};
+use riglm_domain::evaluation::{ColdStarts, Forecast, PredictionMetrics};
 
 use super::folds::{N_FOLDS, fold_of};
 use super::forecaster::{Forecaster, ReplayedPredictor, play};
@@ -51,6 +51,8 @@ pub struct PredictorReport {
     pub name: &'static str,
     /// How good it was.
     pub metrics: PredictionMetrics,
+    /// How often it knew too little to filter by.
+    pub cold_starts: ColdStarts,
 }
 
 /// Replays all sessions. `progress` is told what is being done and with how many sessions that
@@ -146,7 +148,7 @@ impl Ensemble {
 /// What is measured of all predictors and policies.
 struct Measured<'a> {
     options: &'a ReplayOptions,
-    metrics: Vec<PredictionMetrics>,
+    metrics: Vec<(PredictionMetrics, ColdStarts)>,
     policies: Vec<ListSimulation>,
     forecast: Forecast,
     /// For each call of the session whether it is the first one of its tool.
@@ -166,7 +168,7 @@ impl<'a> Measured<'a> {
         };
         Self {
             options,
-            metrics: vec![PredictionMetrics::default(); options.predictors.len()],
+            metrics: vec![Default::default(); options.predictors.len()],
             policies: options.policies.iter().map(simulated).collect(),
             forecast: Forecast::default(),
             first_uses: Vec::new(),
@@ -194,7 +196,9 @@ impl<'a> Measured<'a> {
         self.forecast.fill(scores);
         let called = session.calls[position].tool;
         let is_first_use = self.first_uses[position];
-        self.metrics[predictor].add(&self.forecast, called, is_first_use);
+        let (metrics, cold_starts) = &mut self.metrics[predictor];
+        metrics.add(&self.forecast, called, is_first_use);
+        cold_starts.add(&self.forecast, position == 0);
         if predictor == 0 {
             for policy in &mut self.policies {
                 policy.add(&self.forecast, called, position == 0);
@@ -210,9 +214,10 @@ impl<'a> Measured<'a> {
             n_calls: self.n_calls,
             n_first_uses: self.n_first_uses,
             predictors: predictors
-                .map(|(predictor, metrics)| PredictorReport {
+                .map(|(predictor, (metrics, cold_starts))| PredictorReport {
                     name: predictor.name(),
                     metrics,
+                    cold_starts,
                 })
                 .collect(),
             policies: policies

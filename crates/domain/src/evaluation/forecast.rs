@@ -71,6 +71,14 @@ impl Forecast {
         &self.probabilities
     }
 
+    /// Returns the probability that the next tool is among the `n` most likely ones.
+    #[must_use]
+    pub fn mass(&self, n: usize) -> f64 {
+        let best = self.ranking.iter().take(n);
+        let mass: f64 = best.map(|tool| self.probability(*tool)).sum();
+        mass.min(1.0)
+    }
+
     /// Returns the tools, the most likely one first; equally likely ones by position.
     #[must_use]
     pub fn ranking(&self) -> &[usize] {
@@ -104,6 +112,7 @@ mod tests {
         assert_eq!(forecast.probabilities(), [0.125, 0.25, 0.125, 0.5]);
         assert_eq!(forecast.ranking(), [3, 1, 0, 2]);
         assert_eq!(forecast.rank(2), Some(4));
+        assert!((forecast.mass(2) - 0.75).abs() < 1e-12 && forecast.mass(9) <= 1.0);
         assert_eq!((forecast.rank(4), forecast.probability(4)), (None, 0.0));
     }
 

@@ -15,9 +15,9 @@ pub(super) enum Kind {
     Call,
     /// First calls of sessions.
     First,
-    /// Calls after the last one to three calls.
+    /// Calls after the last one to five calls.
     After,
-    /// Tools of the session that are used for the first time, after the last one to three
+    /// Tools of the session that are used for the first time, after the last one to five
     /// different tools.
     Workflow,
     /// Servers after servers.

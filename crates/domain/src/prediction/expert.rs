@@ -27,9 +27,9 @@ pub enum Expert {
     Recency,
     /// What followed the last call.
     LastCall,
-    /// What followed the last one to three calls.
+    /// What followed the last one to five calls.
     Markov,
-    /// What is used for the first time after the last one to three different tools.
+    /// What is used for the first time after the last one to five different tools.
     Workflow,
     /// What is used in the same sessions as the tools of this one, later.
     Cooccurrence,
@@ -90,20 +90,25 @@ impl Expert {
     }
 
     /// Returns the weights that the expert has before any was learned: for tools that the session
-    /// did not use yet, and for those that it did. They are what streams of different kinds
-    /// (a proxy in daily use, agents on many servers, dialogues) agree on, rounded.
-    pub(super) fn start_weights(self) -> (f64, f64) {
+    /// did not use yet, for those that it did, and for whether one of those is used again. They are
+    /// what streams of different kinds (a proxy in daily use, agents on many servers, dialogues)
+    /// agree on, rounded: the means of what was learned on each, six times over, from equal ones on.
+    pub(super) fn start_weights(self) -> (f64, f64, f64) {
         match self {
-            Self::Frequency | Self::Server | Self::Time => (0.02, 0.02),
-            Self::FirstCall | Self::Client => (0.05, 0.02),
-            Self::Recency => (0.02, 0.25),
-            Self::LastCall => (0.05, 0.1),
-            Self::Markov => (0.15, 0.2),
-            Self::Workflow | Self::NextInSessions => (0.1, 0.02),
-            Self::Cooccurrence => (0.08, 0.02),
-            Self::SimilarSessions => (0.08, 0.05),
-            Self::ContextKnn => (0.4, 0.1),
-            Self::Text => (0.3, 0.1),
+            Self::Frequency => (0.0, 0.02, 0.02),
+            Self::FirstCall => (0.04, 0.03, 0.05),
+            Self::Recency => (0.01, 0.3, 0.02),
+            Self::LastCall => (0.07, 0.13, 0.09),
+            Self::Markov => (0.16, 0.18, 0.19),
+            Self::Workflow => (0.1, 0.06, -0.03),
+            Self::Cooccurrence => (0.06, 0.17, -0.03),
+            Self::Server => (0.03, 0.03, 0.06),
+            Self::SimilarSessions => (0.06, 0.02, 0.03),
+            Self::NextInSessions => (0.07, 0.02, -0.14),
+            Self::ContextKnn => (0.54, 0.19, 0.28),
+            Self::Text => (0.26, 0.1, 0.14),
+            Self::Time => (0.05, 0.02, 0.14),
+            Self::Client => (0.04, 0.08, 0.12),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What else tells whether a tool is used for the first time now.
 
+mod server_fit;
+
 use super::number::real;
 use super::softmax::Rows;
 use super::view::View;
@@ -36,26 +38,29 @@ pub(super) enum Feature {
     ServerInSessionFit,
     /// How many tools of its server the session did not use, as `ln(n) / 3`.
     ToolsLeft,
+    /// How well its server fits the text, as a logarithm.
+    ServerFit,
 }
 
 impl Feature {
     /// All features in the order of their rows, with the weights that they have before any was
     /// learned: see [`super::expert::Expert::start_weights`].
-    pub(super) const ALL: [(Self, f64); 14] = [
-        (Self::NeverUsed, 0.5),
-        (Self::ServerInSession, 0.4),
-        (Self::LastServer, 0.3),
-        (Self::Fit, 0.1),
-        (Self::ToolsOfServer, 0.3),
-        (Self::ServerBefore, 0.2),
-        (Self::LikeLast, 0.5),
-        (Self::LikeUsed, 0.4),
-        (Self::NeverUsedLastServer, 0.5),
-        (Self::NeverUsedServerInSession, 0.7),
-        (Self::NeverUsedServer, -0.1),
-        (Self::NeverUsedFit, 0.3),
-        (Self::ServerInSessionFit, 0.0),
-        (Self::ToolsLeft, -0.3),
+    pub(super) const ALL: [(Self, f64); 15] = [
+        (Self::NeverUsed, 1.33),
+        (Self::ServerInSession, 0.48),
+        (Self::LastServer, 0.34),
+        (Self::Fit, 0.16),
+        (Self::ToolsOfServer, 0.35),
+        (Self::ServerBefore, 0.14),
+        (Self::LikeLast, 0.66),
+        (Self::LikeUsed, 0.38),
+        (Self::NeverUsedLastServer, 0.99),
+        (Self::NeverUsedServerInSession, 1.2),
+        (Self::NeverUsedServer, 0.13),
+        (Self::NeverUsedFit, 0.38),
+        (Self::ServerInSessionFit, -0.1),
+        (Self::ToolsLeft, -1.02),
+        (Self::ServerFit, 0.44),
     ];
 
     /// Returns the name under which the feature is shown.
@@ -75,6 +80,7 @@ impl Feature {
             Self::NeverUsedFit => "never_used_fit",
             Self::ServerInSessionFit => "server_in_session_fit",
             Self::ToolsLeft => "tools_left",
+            Self::ServerFit => "server_fit",
         }
     }
 
@@ -90,6 +96,7 @@ impl Feature {
             | Self::NeverUsedServerInSession => format!("server `{}` in use", server()?),
             Self::LikeLast | Self::LikeUsed => "its name is like those in use".into(),
             Self::Fit | Self::NeverUsedFit | Self::ServerInSessionFit => "fits the text".into(),
+            Self::ServerFit => format!("server `{}` fits the text", server()?),
             Self::NeverUsed | Self::NeverUsedServer => "never used so far".into(),
             Self::ToolsLeft => return None,
         })
@@ -131,11 +138,13 @@ pub(super) fn push(view: &View<'_>, fits: Option<Vec<f64>>, new: &[usize], rows:
     for (server, never) in vocabulary.server_of().iter().zip(&never) {
         servers[*server as usize].is_known |= *never < 0.5;
     }
+    let server_fits = server_fit::of(fits.as_deref(), vocabulary, new);
     let fits = fits.map_or_else(|| vec![0.0; view.n()], standardised);
     let likeness = Likeness::new(view);
     let values: Vec<[f64; Feature::ALL.len()]> = (new.iter().copied())
         .map(|slot| {
-            let server = &servers[vocabulary.server_of()[slot] as usize];
+            let number = vocabulary.server_of()[slot] as usize;
+            let server = &servers[number];
             let in_session = f64::from(u8::from(server.n_used > 0.0));
             let (never, fit) = (never[slot], fits[slot]);
             let (like_last, like_used) = likeness.of(view.vocabulary, slot);
@@ -154,6 +163,7 @@ pub(super) fn push(view: &View<'_>, fits: Option<Vec<f64>>, new: &[usize], rows:
                 never * fit,
                 in_session * fit,
                 server.n_left.max(1.0).ln() / 3.0,
+                server_fits[number],
             ]
         })
         .collect();

@@ -22,6 +22,10 @@ const SMOOTHING: f64 = 4.0;
 const MARGIN: f64 = 1e-4;
 /// How many estimates are made of counts alone.
 pub(super) const N_COUNTED: usize = 4;
+/// The weights of those before any were learned: see [`super::expert::Expert::start_weights`].
+const COUNTED: [f64; N_COUNTED] = [-0.04, 0.01, 0.12, 0.17];
+/// The weight of the constant before any was learned.
+const CONSTANT: f64 = 0.11;
 
 /// Returns the estimates as log-odds: by the number of different tools, by the last tool, by that
 /// and the length of its run, by the last two tools; then the mass that each expert gives to the
@@ -53,12 +57,11 @@ fn log_odds(p: f64) -> f64 {
 impl Gate {
     const FIRST_SQUARE: f64 = 1.0;
 
-    pub(super) fn new(n_experts: usize, rate: f64) -> Self {
-        let mut start = vec![0.0; N_COUNTED + n_experts + 1];
-        start[1..N_COUNTED].fill(0.3);
+    /// Returns a gate that learned nothing, with the weights of the masses of experts to begin with.
+    pub(super) fn new(masses: &[f64], rate: f64) -> Self {
         Self {
             rate,
-            start,
+            start: [&COUNTED, masses, &[CONSTANT]].concat(),
             weights: BTreeMap::new(),
         }
     }
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_gate_learns_which_estimate_to_trust() {
-        let mut gate = Gate::new(1, 0.1);
+        let mut gate = Gate::new(&[0.0], 0.1);
         let inputs = |mass: f64| [0.0, 0.0, 0.0, 0.0, log_odds(mass), 0.3];
         for call in 0..400 {
             let is_repeat = call % 3 == 0;

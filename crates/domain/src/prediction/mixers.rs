@@ -45,15 +45,18 @@ impl Contexts {
     }
 }
 
-/// Distributions over a set of tools, as logarithms: of each set of weights, and of all together.
+/// Distributions over a set of tools, as logarithms: of each set of weights, of all pooled by
+/// what each was worth, and of that with the even mean of the sets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mixed {
-    pub(super) parts: Rows,
+    parts: Rows,
+    pooled: Vec<f64>,
     pub(super) log_p: Vec<f64>,
 }
 
 /// Log-linear mixes with differently chosen weights, and a log-linear mix of those (a network of
-/// two layers, as in Mahoney 2005, for more than two outcomes).
+/// two layers, as in Mahoney 2005, for more than two outcomes), averaged with their mean: what all
+/// but one set find unlikely stays possible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mixture {
     sets: Vec<Softmax>,
@@ -62,6 +65,8 @@ pub(super) struct Mixture {
 
 impl Mixture {
     const POOL_RATE: f64 = 0.02;
+    /// The share of the even mean of the sets.
+    const EVEN: f64 = 0.5;
 
     fn new(start: &[f64], n_positive: usize, rate: f64) -> Self {
         let even = vec![1.0 / real(N_SETS); N_SETS];
@@ -90,15 +95,29 @@ impl Mixture {
         for at in 0..N_SETS {
             parts.push(log_linear(self.weights(at, contexts), rows).into_iter());
         }
-        let log_p = log_linear(self.shares(contexts), &parts);
-        Mixed { parts, log_p }
+        let pooled = log_linear(self.shares(contexts), &parts);
+        let mut p: Vec<f64> = pooled
+            .iter()
+            .map(|l| (1.0 - Self::EVEN) * l.exp())
+            .collect();
+        for part in parts.each() {
+            for (p, l) in p.iter_mut().zip(part) {
+                *p += Self::EVEN / real(N_SETS) * l.exp();
+            }
+        }
+        let log_p = p.iter().map(|p| p.max(f64::MIN_POSITIVE).ln()).collect();
+        Mixed {
+            parts,
+            pooled,
+            log_p,
+        }
     }
 
     fn learn(&mut self, contexts: &Contexts, rows: &Rows, (mixed, hit): (&Mixed, usize)) {
         let fresh = self.fresh(contexts).to_vec();
         let even = self.pool.start().to_vec();
         let context = (contexts.place, even.as_slice());
-        (self.pool).learn(context, &mixed.parts, (&mixed.log_p, hit));
+        (self.pool).learn(context, &mixed.parts, (&mixed.pooled, hit));
         for ((at, softmax), part) in (0..).zip(&mut self.sets).zip(mixed.parts.each()) {
             let context: u64 = contexts.sets[at];
             softmax.learn((context, &fresh), rows, (part, hit));
@@ -157,15 +176,15 @@ impl Mixers {
 
     pub(super) fn new() -> Self {
         let starts = Expert::ALL.map(Expert::start_weights);
-        let again: Vec<f64> = starts.iter().map(|(_, again)| *again).collect();
+        let again: Vec<f64> = starts.iter().map(|(_, again, _)| *again).collect();
         let features = Feature::ALL.iter().map(|(_, start)| *start);
-        let first: Vec<f64> = (starts.iter().map(|(first, _)| *first))
+        let first: Vec<f64> = (starts.iter().map(|(first, ..)| *first))
             .chain(features)
             .collect();
         Self {
             first: Mixture::new(&first, starts.len(), Self::RATE),
             again: Mixture::new(&again, starts.len(), Self::RATE),
-            gate: Gate::new(starts.len(), Self::GATE_RATE),
+            gate: Gate::new(&starts.map(|(.., repeat)| repeat), Self::GATE_RATE),
         }
     }
 
@@ -209,5 +228,39 @@ impl Mixers {
         self.first.is_sound(n + Feature::ALL.len())
             && self.again.is_sound(n)
             && self.gate.is_sound(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_one_set_finds_likely_stays_possible() {
+        let mut rows = Rows::new(2);
+        for row in [[0.0, -8.0], [-8.0, 0.0]] {
+            rows.push(row.into_iter());
+        }
+        let mut mixture = Mixture::new(&[0.5, 0.5], 2, 0.3);
+        let seen = |tool| Contexts::new(2, false, (Some(0), Some(tool)), 1, 0);
+        for call in 0..400 {
+            // Column 1 after tool 1, and column 0 after all others.
+            let (contexts, hit) = if call % 4 == 0 {
+                (seen(1), 1)
+            } else {
+                (seen(2), 0)
+            };
+            let mixed = mixture.predict(&contexts, &rows);
+            mixture.learn(&contexts, &rows, (&mixed, hit));
+        }
+        let mixed = mixture.predict(&seen(1), &rows);
+        let p: Vec<f64> = mixed.log_p.iter().map(|l| l.exp()).collect();
+        assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        for (column, p) in p.iter().enumerate() {
+            let parts = mixed.parts.each().map(|part| part[column].exp());
+            let least = 0.5 * parts.sum::<f64>() / real(N_SETS);
+            assert!(*p > least, "{p} {least}");
+        }
+        assert!(mixed.pooled != mixed.log_p);
     }
 }

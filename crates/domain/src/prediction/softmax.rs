@@ -58,7 +58,8 @@ pub(super) struct Softmax {
 impl Softmax {
     /// The most contexts that have weights of their own.
     const MAX_CONTEXTS: usize = 1_000;
-    const FIRST_SQUARE: f64 = 1e-2;
+    /// The larger, the smaller the first steps.
+    const FIRST_SQUARE: f64 = 1.0;
 
     pub(super) fn new(start: Vec<f64>, n_positive: usize, rate: f64) -> Self {
         Self {

@@ -319,9 +319,9 @@ impl Writer<'_> {
 }
 
 /// The longest context.
-const MAX_ORDER: usize = 3;
+const MAX_ORDER: usize = 5;
 
-/// Returns the keys of the contexts that calls make, the shortest first: the last one to three,
+/// Returns the keys of the contexts that calls make, the shortest first: the last one to five,
 /// and at the beginning of a session the whole of it.
 pub(super) fn after(kind: Kind, calls: &[Slot]) -> Vec<u64> {
     let mut keys = Vec::with_capacity(MAX_ORDER);

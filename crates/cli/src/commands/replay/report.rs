@@ -28,7 +28,7 @@ impl Replayed {
         let report = &self.report;
         let predictors = report.predictors.iter();
         let predictors: Map<String, Value> = predictors
-            .map(|of| (of.name.into(), of_predictor(&of.metrics).into()))
+            .map(|of| (of.name.into(), of_predictor(of).into()))
             .collect();
         let policies = report.policies.iter();
         let policies: Map<String, Value> = policies
@@ -68,7 +68,8 @@ impl Replayed {
 }
 
 /// Returns the measures of a predictor by name.
-fn of_predictor(metrics: &PredictionMetrics) -> Map<String, Value> {
+fn of_predictor(of: &PredictorReport) -> Map<String, Value> {
+    let metrics = &of.metrics;
     let mut measures = Map::new();
     let mut measure = |name: String, value: f64| measures.insert(name, rounded(value));
     for k in PredictionMetrics::HIT_AT {
@@ -86,6 +87,12 @@ fn of_predictor(metrics: &PredictionMetrics) -> Map<String, Value> {
     }
     measure("mrr".into(), metrics.mrr());
     measure("bits".into(), metrics.bits());
+    for (name, share) in [
+        ("cold_starts", of.cold_starts.of_calls()),
+        ("first_call_cold_starts", of.cold_starts.of_first_calls()),
+    ] {
+        measures.insert(name.into(), share.map_or(Value::Null, rounded));
+    }
     measures
 }
 
@@ -129,6 +136,8 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
         Column::Number("FIRST USE COV@50%"),
         Column::Number("@25%"),
         Column::Number("@10%"),
+        Column::Number("COLD STARTS"),
+        Column::Number("OF FIRST CALLS"),
     ];
     let row = |of: &PredictorReport, values: &[f64]| {
         let name = of.name.to_owned();
@@ -145,7 +154,11 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
         hit_rows.push(row(of, &[values.as_slice(), &last].concat()));
         let all = CatalogShare::ALL.map(|share| metrics.coverage(share));
         let first = CatalogShare::ALL.map(|share| metrics.first_use_coverage(share));
-        share_rows.push(row(of, &[all, first].concat()));
+        let mut shares = row(of, &[all, first].concat());
+        for cold in [of.cold_starts.of_calls(), of.cold_starts.of_first_calls()] {
+            shares.push(cold.map_or_else(|| "-".into(), |share| format!("{share:.3}")));
+        }
+        share_rows.push(shares);
     }
     [table(&hits, hit_rows), table(&shares, share_rows)]
 }

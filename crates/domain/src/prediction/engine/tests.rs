@@ -206,3 +206,31 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
     assert_eq!(other.snapshot().unwrap(), before);
     assert!(other.restore(Engine::FORMAT, &bytes).is_ok());
 }
+
+#[test]
+fn what_came_five_calls_ago_can_tell_the_next_one() {
+    let (mut engine, slots) = engine(12);
+    engine.method = Method::Expert(Expert::Markov);
+    for _ in 0..3 {
+        play(&mut engine, &slots, "a", &[9, 0, 1, 2, 3, 4, 5]);
+        play(&mut engine, &slots, "a", &[9, 6, 1, 2, 3, 4, 7]);
+    }
+    let after = |first: usize| trail(&slots, "a", &[9, first, 1, 2, 3, 4]);
+    assert_eq!(best(&engine, &after(0), &slots), 5);
+    assert_eq!(best(&engine, &after(6), &slots), 7);
+}
+
+#[test]
+fn a_text_that_fits_a_tool_speaks_for_its_server() {
+    let (engine, slots) = engine(9);
+    let mut said = Trail::new(party("a"));
+    said.set_text(TextEvidence::new("x").with_scores([(slots[5], 0.9)]));
+    let forecast = engine.predict(&said, &slots);
+    // The tools 2, 5 and 8 are of one server.
+    assert_eq!(forecast.rank(slots[5]), Some(1));
+    let least = f64::min(
+        forecast.probability(slots[2]),
+        forecast.probability(slots[8]),
+    );
+    assert!(forecast.probability(slots[0]) < 0.8 * least);
+}

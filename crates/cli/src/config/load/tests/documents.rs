@@ -212,6 +212,8 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "filtering",
         "search",
         "search.encoder",
+        "prediction",
+        "prediction.bands",
         "search.encoder.remote",
         "search.weights",
         "search.rrf",

@@ -1,0 +1,73 @@
+//! Predictions say enough to filter by, once there is history: measured on streams of calls that
+//! are no part of the project.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use riglm_tests::{binary, process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The most verdicts of a cold start, as a share of the calls after the first 50 sessions.
+const MOST: f64 = 0.02;
+
+/// Returns the catalogs and sessions, `NAME.catalog.json` with `NAME.jsonl`, of the folder that
+/// `RIGLM_TEST_STREAMS` names, by name.
+fn streams() -> Vec<(PathBuf, PathBuf)> {
+    let folder = std::env::var_os("RIGLM_TEST_STREAMS").expect("RIGLM_TEST_STREAMS names a folder");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut streams: Vec<(PathBuf, PathBuf)> = entries
+        .filter_map(|entry| {
+            let catalog = entry.unwrap().path();
+            let name = catalog.file_name()?.to_str()?;
+            let sessions = format!("{}.jsonl", name.strip_suffix(".catalog.json")?);
+            let sessions = catalog.with_file_name(sessions);
+            Some((catalog, sessions))
+        })
+        .collect();
+    streams.sort();
+    streams
+}
+
+async fn replayed(catalog: &Path, sessions: &Path, mode: &[&str]) -> Value {
+    let data = TempDir::new().unwrap();
+    let mut command = process::command(binary::riglm(), &["replay", "--json"]);
+    command.args(["--predictor", "mix", "--policy", "static"]);
+    let named: [(&str, OsString); 3] = [
+        ("--data-dir", data.path().into()),
+        ("--catalog", catalog.into()),
+        ("--sessions", sessions.into()),
+    ];
+    for (option, value) in named {
+        command.arg(option).arg(value);
+    }
+    command.args(mode);
+    let ended = tokio::time::timeout(Duration::from_mins(15), command.output());
+    let output = ended.await.unwrap().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test]
+#[ignore = "needs streams of calls"]
+async fn with_history_a_cold_start_is_rare() {
+    let streams = streams();
+    let mut n_mature = 0;
+    for (catalog, sessions) in &streams {
+        for mode in [&[][..], &["--no-query"]] {
+            let measured = replayed(catalog, sessions, mode).await;
+            let name = &measured["dataset"];
+            let mix = &measured["predictors"]["mix"];
+            let (share, first) = (&mix["cold_starts"], &mix["first_call_cold_starts"]);
+            println!("{name} {mode:?}: {share} of calls, {first} of first calls");
+            // A stream of 50 sessions or fewer tells nothing.
+            let Some(share) = share.as_f64() else {
+                continue;
+            };
+            n_mature += 1;
+            assert!(share <= MOST, "{name} {mode:?}: {share}");
+        }
+    }
+    assert!(n_mature > 0, "no stream is long enough: {streams:?}");
+}
