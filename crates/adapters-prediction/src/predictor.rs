@@ -25,7 +25,7 @@ struct Learning {
 pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dyn Predictor> {
     Box::new(Learning {
         name,
-        engine: Engine::new(name.method(), config.half_life_days),
+        engine: Engine::new(name.method(), config.half_life_days).with_experts(config.experts()),
     })
 }
 

@@ -8,6 +8,7 @@
 mod learner;
 mod next_tools;
 mod session_calls;
+mod shared_learner;
 mod task;
 
 pub use next_tools::{

@@ -31,7 +31,7 @@ mod whole;
 
 pub use confidence::{Band, Bands, Confidence, ConfidenceMeasure, similarity_confidence};
 pub use engine::{Engine, Lesson, Method, SnapshotError, Upkeep};
-pub use expert::{Expert, text_scores};
+pub use expert::{Expert, ExpertSet, text_scores};
 pub use explanation::{Explanation, ScoreTerm};
 pub use forecast::Forecast;
 pub use name_pattern::NamePattern;

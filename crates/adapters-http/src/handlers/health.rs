@@ -114,6 +114,8 @@ pub enum LearningCondition {
     Ok,
     /// What was learned before is still being read.
     Starting,
+    /// The database does not give them; they are learned from later.
+    Delayed,
     /// None: it is switched off, or nothing is recorded.
     Off,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use riglm_domain::prediction::{Bands, ConfidenceMeasure, Expert, Method};
+use riglm_domain::prediction::{Bands, ConfidenceMeasure, Expert, ExpertSet, Method};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
@@ -10,7 +10,8 @@ use validator::{Validate, ValidationError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictorName {
-    /// All of the following, mixed by what each was worth so far.
+    /// All of the following but `cooccurrence`, or some of them, mixed by what each was worth so
+    /// far.
     #[default]
     Mix,
     /// What is used in the same sessions, and frequency where that says nothing.
@@ -92,9 +93,17 @@ impl PredictorName {
     }
 
     pub(super) fn method(self) -> Method {
-        let expert = match self {
-            Self::Mix => return Method::Mix,
-            Self::Cooccurrence => return Method::CooccurrenceWithFallback,
+        match self {
+            Self::Mix => Method::Mix,
+            Self::Cooccurrence => Method::CooccurrenceWithFallback,
+            other => Method::Expert(other.expert().unwrap_or(Expert::Frequency)),
+        }
+    }
+
+    /// Returns the expert that this is alone; `None` for what is made of several.
+    fn expert(self) -> Option<Expert> {
+        Some(match self {
+            Self::Mix | Self::Cooccurrence => return None,
             Self::CooccurrenceSmoothed => Expert::Cooccurrence,
             Self::Frequency => Expert::Frequency,
             Self::FirstCall => Expert::FirstCall,
@@ -108,8 +117,7 @@ impl PredictorName {
             Self::Text => Expert::Text,
             Self::Time => Expert::Time,
             Self::Client => Expert::Client,
-        };
-        Method::Expert(expert)
+        })
     }
 }
 
@@ -140,6 +148,9 @@ pub struct PredictionConfig {
     pub enabled: bool,
     /// What the next tool is predicted with.
     pub predictor: PredictorName,
+    /// What `mix` is made of; all where none is named.
+    #[validate(custom(function = "check_experts"))]
+    pub experts: Vec<PredictorName>,
     /// The days after which what was learned counts half.
     #[validate(range(
         min = 0.01,
@@ -156,6 +167,19 @@ pub struct PredictionConfig {
 }
 
 impl PredictionConfig {
+    /// Returns the experts that `mix` is made of.
+    #[must_use]
+    pub fn experts(&self) -> ExpertSet {
+        if self.experts.is_empty() {
+            return ExpertSet::ALL;
+        }
+        let named = self.experts.iter().filter_map(|name| name.expert());
+        // What followed the last call is a part of what followed the last calls.
+        let markov = self.experts.contains(&PredictorName::Markov);
+        let with = markov.then_some(Expert::LastCall);
+        ExpertSet::of(&named.chain(with).collect::<Vec<_>>())
+    }
+
     /// Returns the bands that the section asks for.
     #[must_use]
     pub fn bands(&self) -> Bands {
@@ -174,6 +198,7 @@ impl Default for PredictionConfig {
         Self {
             enabled: true,
             predictor: PredictorName::Mix,
+            experts: Vec::new(),
             half_life_days: 30.0,
             confidence: ConfidenceMeasure::Mass,
             bands: None,
@@ -192,6 +217,14 @@ fn check_order(bands: &BandsConfig) -> Result<(), ValidationError> {
         )
         .into(),
     ))
+}
+
+fn check_experts(experts: &[PredictorName]) -> Result<(), ValidationError> {
+    match experts.iter().find(|name| name.expert().is_none()) {
+        None => Ok(()),
+        Some(name) => Err(ValidationError::new("experts")
+            .with_message(format!("{name} is itself made of several and cannot be a part").into())),
+    }
 }
 
 #[cfg(test)]
@@ -227,9 +260,20 @@ mod tests {
         let refusal = |json: &str| config(json).validate().unwrap_err().to_string();
         assert!(config("{}").validate().is_ok());
         assert!(refusal(r#"{"half_life_days":0.0}"#).contains("from 0.01 to 36500"));
+        assert!(refusal(r#"{"experts":["mix"]}"#).contains("cannot be a part"));
         let bands = r#"{"bands":{"show_all_below":0.5,"search_prominent_below":0.2}}"#;
         assert!(refusal(bands).contains("show_all_below (0.5) must not be greater"));
         let bands = r#"{"bands":{"show_all_below":-1.0,"search_prominent_below":0.2}}"#;
         assert!(refusal(bands).contains("from 0 to 1"));
+    }
+
+    #[test]
+    fn a_mix_is_made_of_the_experts_that_are_named() {
+        assert_eq!(config("{}").experts(), ExpertSet::ALL);
+        let some = config(r#"{"experts":["markov","server"]}"#).experts();
+        let expected = [Expert::Markov, Expert::LastCall, Expert::Server];
+        for expert in Expert::ALL {
+            assert_eq!(some.contains(expert), expected.contains(&expert));
+        }
     }
 }

@@ -6,7 +6,7 @@ use riglm_ports::analytics::{Deleted, StoreError, Topic};
 
 use super::selected::Selected;
 use crate::counts;
-use crate::database::{Database, Rows, Statement, WriteLock};
+use crate::database::{Database, Rows, Statement, Transaction, WriteLock};
 use crate::maintenance::{
     keep_decisions_out, remove_calls_of, remove_sessions, remove_unused_tool_sets,
     remove_unused_tools,
@@ -67,9 +67,6 @@ pub(super) async fn delete(
         ..Deleted::default()
     };
     delete_usage(database, selected, &mut deleted).await?;
-    if deleted.n_sessions > 0 {
-        forget_snapshots(database).await?;
-    }
     let mut transaction = database.begin(WriteLock::Usage).await?;
     keep_decisions_out(&mut transaction).await?;
     remove_unused_tool_sets(&mut transaction).await?;
@@ -77,15 +74,13 @@ pub(super) async fn delete(
     Ok(deleted)
 }
 
-/// Removes what was learned, also from the calls that are gone: whoever finds none learns anew from
-/// those that are left.
-async fn forget_snapshots(database: &Database) -> Result<(), StoreError> {
-    let mut transaction = database.begin(WriteLock::Decisions).await?;
+/// Removes what was learned, also from the calls that the transaction removes, and tells all who
+/// learned it: they learn anew from what is left.
+async fn forget_what_was_learned(transaction: &mut Transaction) -> Result<(), StoreError> {
+    keep_decisions_out(transaction).await?;
     let none: [(); 0] = [];
-    if transaction.execute(&SNAPSHOTS, &none).await? > 0 {
-        changes::touch(&mut transaction, Topic::Snapshots).await?;
-    }
-    transaction.commit().await
+    transaction.execute(&SNAPSHOTS, &none).await?;
+    changes::touch(transaction, Topic::Erasures).await
 }
 
 /// Removes work sessions and overrides; returns how many.
@@ -127,6 +122,7 @@ async fn delete_usage(
     }
     if deleted.n_sessions > 0 {
         counts::rebuild(&mut transaction).await?;
+        forget_what_was_learned(&mut transaction).await?;
     }
     remove_unused_tools(&mut transaction).await?;
     transaction.commit().await

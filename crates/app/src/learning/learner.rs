@@ -33,10 +33,30 @@ struct Open {
     context: Option<ContextId>,
 }
 
+/// When what was learned was begun, and after how many removals of clients: what was learned before
+/// a removal is to be forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    pub(super) begun_at: Timestamp,
+    pub(super) n_erasures: u64,
+}
+
+/// Why a snapshot is not gone on with.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RestoreError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// Clients were removed that it was made from.
+    #[error("clients were removed that it was learned from")]
+    Forgotten,
+}
+
 /// What is saved of a learner.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     open: Vec<(CallSession, Open)>,
+    origin: Origin,
     read_to: Option<InvocationId>,
     recent: Vec<(InvocationId, Timestamp)>,
     predictor: Vec<u8>,
@@ -59,14 +79,20 @@ pub(super) struct Learner {
     read_to: Option<InvocationId>,
     /// The calls after that which were read, with when they were received.
     recent: BTreeMap<InvocationId, Timestamp>,
+    /// Since this one was made or restored.
     n_learned: u64,
+    /// Whether anything was learned ever.
+    has_learned: bool,
+    origin: Origin,
 }
 
 impl Learner {
     /// Returns one whose predictor learned nothing yet.
-    pub(super) fn new(predictor: Box<dyn Predictor>) -> Self {
+    pub(super) fn new(predictor: Box<dyn Predictor>, origin: Origin) -> Self {
         Self {
             predictor,
+            origin,
+            has_learned: false,
             known: Vec::new(),
             open: BTreeMap::new(),
             by_silence: BTreeSet::new(),
@@ -87,9 +113,24 @@ impl Learner {
         (now.duration_since(open.last_call) <= IDLE_GAP).then_some(&open.trail)
     }
 
-    /// Returns how many calls were learned from since the start.
+    /// Returns how many calls were learned from since this was made or restored.
     pub(super) fn n_learned(&self) -> u64 {
         self.n_learned
+    }
+
+    /// Returns whether anything was learned ever.
+    pub(super) fn has_learned(&self) -> bool {
+        self.has_learned
+    }
+
+    /// Says when learning is begun, and after how many removals.
+    pub(super) fn begin(&mut self, origin: Origin) {
+        self.origin = origin;
+    }
+
+    /// Returns when learning was begun, and after how many removals.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Returns the newest call that was read.
@@ -136,21 +177,27 @@ impl Learner {
     }
 
     /// Learns from a call, unless it was read before. `vector` is that of the text which the call
-    /// followed, where there is one.
-    pub(super) fn follow(&mut self, call: &PastCall, vector: Option<&Embedding>) {
+    /// followed, where there is one. A call from the future counts as one of now.
+    pub(super) fn follow(&mut self, call: &PastCall, vector: Option<&Embedding>, now: Timestamp) {
         if !self.is_new(call) {
             return;
         }
-        self.recent.insert(call.id, call.started_at);
-        self.end_silent(call.started_at);
+        let at = call.started_at.min(now);
         let tool = ToolRef {
             upstream: call.upstream.clone(),
             tool: call.tool.clone(),
         };
+        let is_known = self.is_known(&tool);
+        if !is_known && call.outcome.is_none() {
+            // It is read again until it has ended, or is too old.
+            return;
+        }
+        self.recent.insert(call.id, call.started_at);
+        self.end_silent(at);
         if call.continues.is_some() {
             return;
         }
-        if !self.is_known(&tool) {
+        if !is_known {
             if call.outcome != Some(Outcome::Ok) {
                 return;
             }
@@ -162,7 +209,7 @@ impl Learner {
         let session = call.belongs_to();
         let mut open = self.take(session).unwrap_or_else(|| Open {
             trail: Trail::new(party(call)),
-            last_call: call.started_at,
+            last_call: at,
             context: None,
         });
         if let Some(vector) = vector
@@ -171,10 +218,11 @@ impl Learner {
             open.trail.set_text(TextEvidence::of_vector(vector.clone()));
             open.context = call.context;
         }
-        open.last_call = open.last_call.max(call.started_at);
-        open.trail.set_time(call.started_at);
+        open.last_call = open.last_call.max(at);
+        open.trail.set_time(at);
         (self.predictor).learn(&mut open.trail, &self.known, slot, Lesson::Everything);
         self.n_learned += 1;
+        self.has_learned = true;
         self.by_silence.insert((open.last_call, session));
         self.open.insert(session, open);
         while self.open.len() > MAX_OPEN {
@@ -240,6 +288,7 @@ impl Learner {
                 .iter()
                 .map(|(key, open)| (*key, open.clone()))
                 .collect(),
+            origin: self.origin,
             read_to: self.read_to,
             recent: self.recent.iter().map(|(id, at)| (*id, *at)).collect(),
             predictor: self.predictor.snapshot()?,
@@ -247,15 +296,19 @@ impl Learner {
         postcard::to_allocvec(&saved).map_err(SnapshotError::Unwritable)
     }
 
-    /// Goes on from a snapshot. What is refused leaves what was learned as it was.
-    pub(super) fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), SnapshotError> {
+    /// Goes on from a snapshot, unless clients were removed since it was begun. What is refused
+    /// leaves what was learned as it was.
+    pub(super) fn restore(&mut self, format: u32, bytes: &[u8]) -> Result<(), RestoreError> {
         if format != self.format() {
-            return Err(SnapshotError::Format {
+            return Err(RestoreError::Snapshot(SnapshotError::Format {
                 expected: self.format(),
                 found: format,
-            });
+            }));
         }
         let saved: Saved = postcard::from_bytes(bytes).map_err(SnapshotError::Damaged)?;
+        if saved.origin.n_erasures != self.origin.n_erasures {
+            return Err(RestoreError::Forgotten);
+        }
         self.predictor
             .restore(self.predictor.format(), &saved.predictor)?;
         let vocabulary = self.predictor.vocabulary();
@@ -265,6 +318,8 @@ impl Learner {
             .collect();
         let open = self.open.iter();
         self.by_silence = open.map(|(key, open)| (open.last_call, *key)).collect();
+        self.origin = saved.origin;
+        self.has_learned = true;
         self.read_to = saved.read_to;
         self.recent = saved.recent.into_iter().collect();
         self.known.clear();

@@ -1,8 +1,9 @@
 //! Which tools a session needs next.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::RwLockReadGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
@@ -15,8 +16,9 @@ use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
 
-use super::learner::Learner;
-use super::session_calls::SessionCalls;
+use super::learner::{Learner, Origin};
+use super::session_calls::{CallKey, SessionCalls};
+use super::shared_learner::SharedLearner;
 
 /// How predictions are judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,6 +118,7 @@ pub struct NextTools {
     sessions: SessionCalls,
     options: NextToolsOptions,
     is_ready: AtomicBool,
+    is_delayed: AtomicBool,
     n_failed: AtomicU64,
     was_warned: AtomicBool,
 }
@@ -125,17 +128,18 @@ impl NextTools {
     #[must_use]
     pub fn new(predictor: Box<dyn Predictor>, options: NextToolsOptions) -> Self {
         Self {
-            learner: SharedLearner::new(Learner::new(predictor)),
+            learner: SharedLearner::new(Learner::new(predictor, Origin::default())),
             sessions: SessionCalls::default(),
             options,
             is_ready: AtomicBool::new(false),
+            is_delayed: AtomicBool::new(false),
             n_failed: AtomicU64::new(0),
             was_warned: AtomicBool::new(false),
         }
     }
 
     /// Notes that a session calls a tool: predictions for it follow at once.
-    pub fn called(&self, session: SessionId, tool: ToolRef, at: Timestamp) {
+    pub fn called(&self, session: SessionId, tool: &ToolRef, at: Timestamp) {
         self.sessions.called(session, tool, at);
     }
 
@@ -209,6 +213,22 @@ impl NextTools {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
+    /// Returns whether calls cannot be learned from now, since the store does not give them.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.is_delayed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_delayed(&self, is_delayed: bool) {
+        self.is_delayed.store(is_delayed, Ordering::Relaxed);
+    }
+
+    /// Returns whether anything was learned ever.
+    #[must_use]
+    pub fn has_learned(&self) -> bool {
+        self.learner.read().has_learned()
+    }
+
     /// Returns how many predictions failed since the start.
     #[must_use]
     pub fn n_failed(&self) -> u64 {
@@ -236,7 +256,7 @@ impl NextTools {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
             };
-            let trail = trail(&learner, view, &calls, &slots);
+            let trail = trail(&learner, view, &calls, (tools, &slots));
             work(learner.predictor(), &trail, &slots)
         }));
         let done = done.ok().flatten();
@@ -275,50 +295,31 @@ impl NextTools {
     }
 }
 
-/// A learner that is taught by one task, and asked by others meanwhile.
-#[derive(Clone, Debug)]
-pub(super) struct SharedLearner(Arc<RwLock<Learner>>);
-
-impl SharedLearner {
-    pub(super) fn new(learner: Learner) -> Self {
-        Self(Arc::new(RwLock::new(learner)))
-    }
-
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, Learner> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Held for one call at a time: others wait for it.
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Learner> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts what another one learned in the place of what this one learned.
-    pub(super) fn take_over(&self, other: &Self) {
-        std::mem::swap(&mut *self.write(), &mut *other.write());
-    }
-}
-
-/// Returns the session so far: what was called a moment ago, or what is known from before where
-/// nothing was.
+/// Returns the session so far: what was called a moment ago, of the tools that are asked about, or
+/// what is known from before where nothing was.
 fn trail(
     learner: &Learner,
     view: &SessionView<'_>,
-    calls: &[ToolRef],
-    slots: &[Option<Slot>],
+    calls: &[CallKey],
+    (tools, slots): (&[ToolRef], &[Option<Slot>]),
 ) -> Trail {
+    let party = Party::new(view.principal, view.client);
     let mut trail = if calls.is_empty() {
         let known = learner.trail(&CallSession::Connection(view.session), view.now);
-        known.cloned()
+        known.cloned().unwrap_or_else(|| Trail::new(party))
     } else {
-        let vocabulary = learner.predictor().vocabulary();
-        let mut trail = Trail::new(Party::new(view.principal, view.client));
-        for slot in calls.iter().filter_map(|tool| vocabulary.slot(tool)) {
-            trail.push(slot);
+        let called: BTreeSet<CallKey> = calls.iter().copied().collect();
+        let keys = tools.iter().zip(slots).filter_map(|(tool, slot)| {
+            let key = CallKey::of(tool);
+            called.contains(&key).then_some((key, (*slot)?))
+        });
+        let keys: BTreeMap<CallKey, Slot> = keys.collect();
+        let mut trail = Trail::new(party);
+        for slot in calls.iter().filter_map(|call| keys.get(call)) {
+            trail.push(*slot);
         }
-        Some(trail)
-    }
-    .unwrap_or_else(|| Trail::new(Party::new(view.principal, view.client)));
+        trail
+    };
     trail.set_time(view.now);
     if let Some(intent) = &view.intent {
         let fits = intent.fits.iter().filter_map(|(position, fit)| {

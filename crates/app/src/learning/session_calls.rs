@@ -1,6 +1,7 @@
 //! What sessions called a moment ago, before the store has it.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,11 +19,24 @@ const MAX_CALLS: usize = 256;
 /// How many tools are kept of the calls before those.
 const MAX_EARLIER: usize = 128;
 
+/// What stands for a tool here: names may be long, and made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct CallKey(u64);
+
+impl CallKey {
+    pub(super) fn of(tool: &ToolRef) -> Self {
+        let mut hasher = DefaultHasher::new();
+        tool.upstream.as_str().hash(&mut hasher);
+        tool.tool.as_str().hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
 #[derive(Debug)]
 struct Calls {
     /// The tools of calls before the last ones, each once.
-    earlier: Vec<ToolRef>,
-    last: VecDeque<ToolRef>,
+    earlier: Vec<CallKey>,
+    last: VecDeque<CallKey>,
     last_at: Timestamp,
 }
 
@@ -39,7 +53,7 @@ impl Calls {
         now.duration_since(self.last_at) > IDLE_GAP
     }
 
-    fn push(&mut self, tool: ToolRef, at: Timestamp) {
+    fn push(&mut self, tool: CallKey, at: Timestamp) {
         if self.last.len() >= MAX_CALLS
             && let Some(oldest) = self.last.pop_front()
             && self.earlier.len() < MAX_EARLIER
@@ -65,22 +79,22 @@ impl Default for SessionCalls {
 
 impl SessionCalls {
     /// Notes that a session called a tool.
-    pub(super) fn called(&self, session: SessionId, tool: ToolRef, at: Timestamp) {
+    pub(super) fn called(&self, session: SessionId, tool: &ToolRef, at: Timestamp) {
         let mut sessions = self.lock();
         let calls = sessions.get_or_insert_mut(session, || Calls::new(at));
         if calls.is_over(at) {
             *calls = Calls::new(at);
         }
-        calls.push(tool, at);
+        calls.push(CallKey::of(tool), at);
     }
 
     /// Returns what a session called so far, in its order; nothing where it called nothing, or was
     /// silent for so long that another session begins.
-    pub(super) fn of(&self, session: SessionId, now: Timestamp) -> Vec<ToolRef> {
+    pub(super) fn of(&self, session: SessionId, now: Timestamp) -> Vec<CallKey> {
         let mut sessions = self.lock();
         let calls = sessions.get(&session).filter(|calls| !calls.is_over(now));
         calls.map_or_else(Vec::new, |calls| {
-            calls.earlier.iter().chain(&calls.last).cloned().collect()
+            calls.earlier.iter().chain(&calls.last).copied().collect()
         })
     }
 
@@ -103,20 +117,24 @@ mod tests {
         }
     }
 
+    fn key(n: usize) -> CallKey {
+        CallKey::of(&tool(n))
+    }
+
     #[test]
     fn calls_are_kept_until_the_session_is_silent() {
         let sessions = SessionCalls::default();
         let start = Timestamp::constant(1_800_000_000, 0);
         let session = SessionId::new(start, [1; 10]);
-        sessions.called(session, tool(1), start);
-        sessions.called(session, tool(2), start + SignedDuration::from_mins(9));
+        sessions.called(session, &tool(1), start);
+        sessions.called(session, &tool(2), start + SignedDuration::from_mins(9));
         let later = start + SignedDuration::from_mins(19);
-        assert_eq!(sessions.of(session, later), [tool(1), tool(2)]);
+        assert_eq!(sessions.of(session, later), [key(1), key(2)]);
         assert_eq!(sessions.of(SessionId::new(start, [2; 10]), later), []);
         let silent = later + SignedDuration::from_secs(1);
         assert_eq!(sessions.of(session, silent), []);
-        sessions.called(session, tool(3), silent);
-        assert_eq!(sessions.of(session, silent), [tool(3)]);
+        sessions.called(session, &tool(3), silent);
+        assert_eq!(sessions.of(session, silent), [key(3)]);
     }
 
     #[test]
@@ -124,15 +142,15 @@ mod tests {
         let sessions = SessionCalls::default();
         let start = Timestamp::constant(1_800_000_000, 0);
         let session = SessionId::new(start, [1; 10]);
-        sessions.called(session, tool(7), start);
+        sessions.called(session, &tool(7), start);
         for _ in 0..2 {
             for n in 0..MAX_CALLS {
-                sessions.called(session, tool(n % 20), start);
+                sessions.called(session, &tool(n % 20), start);
             }
         }
         let calls = sessions.of(session, start);
         assert_eq!(calls.len(), MAX_CALLS + 20);
-        assert_eq!(calls[0], tool(7));
-        assert_eq!(calls.last(), Some(&tool((MAX_CALLS - 1) % 20)));
+        assert_eq!(calls[0], key(7));
+        assert_eq!(calls.last(), Some(&key((MAX_CALLS - 1) % 20)));
     }
 }

@@ -1,4 +1,6 @@
-//! The work in the background: reading, teaching, ageing, saving.
+//! The work in the background: reading, teaching, ageing, learning anew.
+
+mod saving;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,10 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::ContextId;
 use riglm_domain::invocation::PastCall;
-use riglm_domain::learned_state::Snapshot;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{
     ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, SnapshotRepository,
@@ -21,8 +23,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::learner::Learner;
-use super::next_tools::{NextTools, SharedLearner};
+use self::saving::restored;
+use super::learner::{Learner, Origin};
+use super::next_tools::NextTools;
+use super::shared_learner::SharedLearner;
 
 /// How often new calls are looked for.
 const READ_EVERY: Duration = Duration::from_secs(2);
@@ -32,8 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const AGE_EVERY: Duration = Duration::from_hours(1);
 /// How often what was learned is saved.
 const SAVE_EVERY: Duration = Duration::from_mins(15);
-/// How often everything is learned anew: of rows that were removed nothing is left then, and calls
-/// that came into the store very late are learned from too.
+/// How often everything is learned anew, restarts or not: of rows that were removed nothing is left
+/// then, and calls that came into the store very late are learned from too.
 const ANEW_EVERY: Duration = Duration::from_hours(24);
 /// How long saving may take at the end.
 const LAST_SAVE: Duration = Duration::from_secs(3);
@@ -71,8 +75,8 @@ pub struct LearningTask {
     model: String,
     /// The newest snapshot that is known, 0 without any.
     version: u64,
-    /// The number of changes of snapshots that were taken note of.
-    revision: u64,
+    /// Clients were removed since what is in use was begun: it is not to be saved any more.
+    is_stale: bool,
     /// How many calls had been learned from when the last snapshot was taken.
     n_saved: Option<u64>,
     is_store_failing: bool,
@@ -93,7 +97,6 @@ struct Due {
     look: Instant,
     age: Instant,
     save: Instant,
-    anew: Instant,
 }
 
 impl Due {
@@ -102,7 +105,6 @@ impl Due {
             look: now + LOOK_EVERY,
             age: now + AGE_EVERY,
             save: now + SAVE_EVERY,
-            anew: now + ANEW_EVERY,
         }
     }
 }
@@ -125,7 +127,7 @@ impl LearningTask {
             make: Box::new(make),
             model,
             version: 0,
-            revision: 0,
+            is_stale: false,
             n_saved: None,
             is_store_failing: false,
         }
@@ -148,29 +150,38 @@ impl LearningTask {
         let mut due = Due::from(Instant::now());
         loop {
             sleep(READ_EVERY).await;
-            let turn = self.turn(&mut due).await;
-            self.note(&turn);
+            let turn = AssertUnwindSafe(self.turn(&mut due)).catch_unwind().await;
+            match turn {
+                Ok(turn) => self.note(&turn),
+                // The next turn goes on behind what was read.
+                Err(_) => self.next_tools.failed("go on learning"),
+            }
         }
     }
 
     /// Finds out where to begin; returns whether the store said so.
     async fn begin(&mut self) -> bool {
-        let begun = self.go_on().await;
+        let begun = AssertUnwindSafe(self.go_on()).catch_unwind().await;
+        let Ok(begun) = begun else {
+            self.next_tools.failed("begin learning");
+            return false;
+        };
         self.note(&begun);
         begun.is_ok()
     }
 
     async fn go_on(&mut self) -> Result<(), StoreError> {
-        self.revision = self.snapshots_revision().await?;
+        let origin = self.origin().await?;
         let learner = self.next_tools.learner().clone();
-        match self.stores.snapshots.newest_snapshot(&self.model).await? {
-            Some(snapshot) => {
-                self.version = snapshot.version;
-                if !restored(&learner, snapshot).await {
-                    self.skip_old(&learner).await?;
-                }
-            }
-            None => self.skip_old(&learner).await?,
+        learner.write().begin(origin);
+        let snapshot = self.stores.snapshots.newest_snapshot(&self.model).await?;
+        self.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
+        let is_restored = match snapshot {
+            Some(snapshot) => restored(&learner, snapshot).await,
+            None => false,
+        };
+        if !is_restored {
+            self.skip_old(&learner).await?;
         }
         self.know_tools(&learner).await?;
         self.catch_up(&learner).await?;
@@ -182,15 +193,12 @@ impl LearningTask {
     async fn turn(&mut self, due: &mut Due) -> Result<(), StoreError> {
         let now = Instant::now();
         if now >= due.look {
+            let n_erasures = self.n_erasures().await?;
             due.look = now + LOOK_EVERY;
-            if self.is_forgotten().await? {
-                info!("what was learned is learned anew: rows were removed");
-                due.anew = now;
-            }
+            self.is_stale |= n_erasures != self.next_tools.learner().read().origin().n_erasures;
         }
-        if now >= due.anew {
+        if self.is_stale || self.is_old() {
             self.learn_anew().await?;
-            due.anew = Instant::now() + ANEW_EVERY;
             due.save = now;
         }
         let learner = self.next_tools.learner().clone();
@@ -206,6 +214,13 @@ impl LearningTask {
             self.save().await;
         }
         Ok(())
+    }
+
+    /// Returns whether what was learned was begun so long ago that it is to be learned anew.
+    fn is_old(&self) -> bool {
+        let begun_at = self.next_tools.learner().read().origin().begun_at;
+        let age = self.clock.now().duration_since(begun_at);
+        Duration::try_from(age).is_ok_and(|age| age >= ANEW_EVERY)
     }
 
     /// Learns from everything that was not read yet.
@@ -247,11 +262,12 @@ impl LearningTask {
         }
         let vectors = self.vectors(&page).await?;
         let (learner, next_tools) = (learner.clone(), Arc::clone(&self.next_tools));
+        let now = self.clock.now();
         let started = Instant::now();
         self.off_the_path(move || {
             for call in &page {
                 let vector = call.context.and_then(|context| vectors.get(&context));
-                let follow = AssertUnwindSafe(|| learner.write().follow(call, vector));
+                let follow = AssertUnwindSafe(|| learner.write().follow(call, vector, now));
                 if catch_unwind(follow).is_err() {
                     next_tools.failed("learn from a call");
                 }
@@ -272,7 +288,14 @@ impl LearningTask {
             return Ok(BTreeMap::new());
         }
         let ids: Vec<ContextId> = ids.into_iter().collect();
-        let contexts = self.stores.contexts.contexts_with(&ids).await?;
+        let contexts = match self.stores.contexts.contexts_with(&ids).await {
+            // A call says something without its text, too.
+            Err(StoreError::Corrupt { table, reason }) => {
+                debug!("calls are learned from without their texts: {table}: {reason}");
+                Vec::new()
+            }
+            contexts => contexts?,
+        };
         let vectors = contexts.into_iter();
         Ok(vectors
             .filter_map(|context| Some((context.id, context.embedding?)))
@@ -304,81 +327,35 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Learns everything again beside what is known, and then puts it in its place.
+    /// Learns everything again beside what is in use, and then puts it in its place. What comes
+    /// meanwhile is learned from after that.
     async fn learn_anew(&mut self) -> Result<(), StoreError> {
-        let fresh = SharedLearner::new(Learner::new((self.make)()));
+        let origin = self.origin().await?;
+        let fresh = SharedLearner::new(Learner::new((self.make)(), origin));
         self.skip_old(&fresh).await?;
         self.know_tools(&fresh).await?;
         self.catch_up(&fresh).await?;
         self.next_tools.learner().take_over(&fresh);
         self.n_saved = None;
+        // A client that was removed meanwhile is noticed at the next look.
+        self.is_stale = false;
+        info!("everything was learned anew");
         Ok(())
     }
 
-    /// Returns whether snapshots were removed, with rows that they were learned from.
-    async fn is_forgotten(&mut self) -> Result<bool, StoreError> {
-        let revision = self.snapshots_revision().await?;
-        if revision == self.revision {
-            return Ok(false);
-        }
-        let newest = self.stores.snapshots.newest_snapshot(&self.model).await?;
-        let version = newest.map_or(0, |snapshot| snapshot.version);
-        let is_forgotten = version < self.version;
-        (self.revision, self.version) = (revision, version);
-        Ok(is_forgotten)
+    async fn origin(&self) -> Result<Origin, StoreError> {
+        Ok(Origin {
+            n_erasures: self.n_erasures().await?,
+            begun_at: self.clock.now(),
+        })
     }
 
-    async fn snapshots_revision(&self) -> Result<u64, StoreError> {
+    /// Returns how often clients were removed.
+    async fn n_erasures(&self) -> Result<u64, StoreError> {
         let revisions = self.stores.changes.revisions().await?;
         let topics = Topic::ALL.iter().zip(revisions);
-        let of_snapshots = topics.filter(|(topic, _)| **topic == Topic::Snapshots);
-        Ok(of_snapshots.map(|(_, revision)| revision).sum())
-    }
-
-    /// Saves what was learned, if that is more than what was saved before. Where another process
-    /// saved first, its snapshot is as good.
-    async fn save(&mut self) {
-        let learner = self.next_tools.learner().clone();
-        let n_learned = learner.read().n_learned();
-        // Before the store said where to begin there is nothing to save.
-        let is_due = self.n_saved != Some(n_learned) && n_learned > 0;
-        if !is_due || self.is_store_failing {
-            return;
-        }
-        let taking = self.off_the_path(move || {
-            let learner = learner.read();
-            (learner.snapshot(), learner.format(), learner.learned_to())
-        });
-        let bytes = match taking.await {
-            Some((Ok(bytes), format, learned_to)) => (bytes, format, learned_to),
-            Some((Err(error), ..)) => {
-                warn!("what was learned is not saved: {error}");
-                return;
-            }
-            None => return,
-        };
-        let (bytes, format, learned_to) = bytes;
-        let snapshot = Snapshot {
-            model: self.model.clone(),
-            version: self.version + 1,
-            format,
-            learned_to,
-            taken_at: self.clock.now(),
-            bytes,
-        };
-        match self.stores.snapshots.save_snapshot(&snapshot).await {
-            Ok(()) => {
-                self.version += 1;
-                self.n_saved = Some(n_learned);
-            }
-            Err(StoreError::Conflict { .. }) => {
-                debug!("what was learned was saved by another process");
-            }
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                warn!(error, "what was learned could not be saved");
-            }
-        }
+        let erasures = topics.filter(|(topic, _)| **topic == Topic::Erasures);
+        Ok(erasures.map(|(_, revision)| revision).sum())
     }
 
     /// Does work of a while on a thread of its own; `None` where it failed.
@@ -407,22 +384,7 @@ impl LearningTask {
             _ => {}
         }
         self.is_store_failing = result.is_err();
-    }
-}
-
-/// Goes on from a snapshot; returns whether that was possible.
-async fn restored(learner: &SharedLearner, snapshot: Snapshot) -> bool {
-    let learner = learner.clone();
-    let restoring = tokio::task::spawn_blocking(move || {
-        learner.write().restore(snapshot.format, &snapshot.bytes)
-    });
-    match restoring.await {
-        Ok(Ok(())) => true,
-        Ok(Err(error)) => {
-            info!("what was learned is learned anew: {error}");
-            false
-        }
-        Err(_) => false,
+        self.next_tools.set_delayed(result.is_err());
     }
 }
 

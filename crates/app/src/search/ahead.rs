@@ -8,6 +8,10 @@ use crate::learning::{Intent, NextTools, SessionView};
 
 /// What is less likely than this to be called next is not told.
 const LEAST: f64 = 0.01;
+/// How much likelier than any other a tool has to be to be told.
+const TIMES_EVEN: f64 = 2.0;
+/// How many tools a list has that the prediction is trusted for or not.
+const LIST: usize = 20;
 
 /// A tool that is likely to be needed.
 #[derive(Debug)]
@@ -19,7 +23,8 @@ pub(super) struct Ahead {
 }
 
 /// Returns the tools that the session is likely to need next, at most `n`, the most likely first:
-/// of those that its lists leave out, without those that are named already. `named` has
+/// of those that its lists leave out, without those that are named already; none where nothing was
+/// learned, or too little is known of what comes next. `named` has
 /// positions, ascending.
 pub(super) fn ahead(
     next_tools: &NextTools,
@@ -29,7 +34,8 @@ pub(super) fn ahead(
     (n, now): (usize, Timestamp),
 ) -> Vec<Ahead> {
     let offered = call.offer.tools();
-    if n == 0 || offered.iter().all(|tool| !tool.is_hidden) {
+    let has_hidden = offered.iter().any(|tool| tool.is_hidden);
+    if n == 0 || !has_hidden || !next_tools.has_learned() {
         return Vec::new();
     }
     let tools: Vec<ToolRef> = offered.iter().map(|tool| tool.tool.clone()).collect();
@@ -41,12 +47,14 @@ pub(super) fn ahead(
         now,
     };
     let prediction = next_tools.predict(&view, &tools);
-    if prediction.fallback.is_some() {
+    if prediction.fallback.is_some() || prediction.confidence(LIST).is_cold_start() {
         return Vec::new();
     }
+    let even = u32::try_from(prediction.ranked.len()).map_or(0.0, |n| 1.0 / f64::from(n.max(1)));
+    let least = f64::max(LEAST, TIMES_EVEN * even);
     let likely = prediction.ranked.iter().filter(|tool| {
         let is_named = named.binary_search(&tool.position).is_ok();
-        tool.probability >= LEAST && offered[tool.position].is_hidden && !is_named
+        tool.probability >= least && offered[tool.position].is_hidden && !is_named
     });
     let positions: Vec<usize> = likely.take(n).map(|tool| tool.position).collect();
     let reasons = next_tools.explain(&view, &tools, &positions);

@@ -37,7 +37,7 @@ const IDLE_GAP: Duration = Duration::from_mins(10);
 
 /// Replays what the arguments name, and prints what was measured.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
-    let options = options(arguments);
+    let options = options(&config.prediction, arguments);
     let started = Instant::now();
     let input = &arguments.input;
     let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
@@ -64,11 +64,14 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     Ok(print(&text)?)
 }
 
-fn options(arguments: &ReplayArgs) -> ReplayOptions {
+/// Returns what is replayed; predictors learn as the configuration says.
+fn options(config: &PredictionConfig, arguments: &ReplayArgs) -> ReplayOptions {
     let predictors = chosen(&arguments.predictor, &PREDICTORS);
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     ReplayOptions {
-        predictors: (predictors.into_iter()).map(predictor).collect(),
+        predictors: (predictors.into_iter())
+            .map(|name| predictor(name, config))
+            .collect(),
         policies: chosen(&arguments.policy, &SimulatedPolicy::DEFAULT),
         max_tools: at_most(arguments.max_tools),
         n_inline: at_most(arguments.inline),
@@ -78,10 +81,9 @@ fn options(arguments: &ReplayArgs) -> ReplayOptions {
     }
 }
 
-fn predictor(name: PredictorName) -> ReplayedPredictor {
-    ReplayedPredictor::of(name.as_str(), move || {
-        predictor_named(name, &PredictionConfig::default())
-    })
+fn predictor(name: PredictorName, config: &PredictionConfig) -> ReplayedPredictor {
+    let config = config.clone();
+    ReplayedPredictor::of(name.as_str(), move || predictor_named(name, &config))
 }
 
 /// Returns what was chosen, each once, or all.

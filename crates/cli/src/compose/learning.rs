@@ -31,9 +31,12 @@ pub(super) fn learning_from(
         changes: store,
     };
     // What was learned with other numbers is not gone on with.
+    let experts = config.experts.iter().map(|expert| expert.as_str());
     let model = format!(
-        "next tool: {}, half-life {} days",
-        config.predictor, config.half_life_days
+        "next tool: {} {:?}, half-life {} days",
+        config.predictor,
+        experts.collect::<Vec<_>>(),
+        config.half_life_days
     );
     let config = config.clone();
     let make = move || predictor_from(&config);
@@ -50,7 +53,9 @@ pub(super) fn learning_state(next_tools: Option<Arc<NextTools>>) -> ControlLearn
             failures: 0,
         },
         Some(next_tools) => LearningHealth {
-            condition: if next_tools.is_ready() {
+            condition: if next_tools.is_delayed() {
+                LearningCondition::Delayed
+            } else if next_tools.is_ready() {
                 LearningCondition::Ok
             } else {
                 LearningCondition::Starting

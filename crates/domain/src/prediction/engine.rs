@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::aging::Aging;
 use super::counts::Kind;
-use super::expert::{Expert, cooccurrence_with_fallback};
+use super::expert::{Expert, ExpertSet, cooccurrence_with_fallback};
 use super::features::{self, Feature};
 use super::forecast::Forecast;
 use super::gate;
@@ -72,6 +72,7 @@ pub struct Upkeep {
 #[derive(Clone, Debug)]
 pub struct Engine {
     method: Method,
+    experts: ExpertSet,
     state: State,
     latest: Latest,
 }
@@ -102,6 +103,7 @@ impl Engine {
         };
         Self {
             method,
+            experts: ExpertSet::ALL,
             state: State {
                 vocabulary: Vocabulary::default(),
                 aging: Aging::new(half_life_days),
@@ -112,6 +114,14 @@ impl Engine {
             },
             latest: Latest::default(),
         }
+    }
+
+    /// Mixes these experts alone; for [`Method::Mix`]. The others say nothing: neither which tool is
+    /// likelier, nor whether one is used again.
+    #[must_use]
+    pub fn with_experts(mut self, experts: ExpertSet) -> Self {
+        self.experts = experts;
+        self
     }
 
     /// Returns the tools that were ever seen.
@@ -134,7 +144,7 @@ impl Engine {
         if self.method != Method::Mix {
             return self.forecast_alone(&view, &candidates);
         }
-        let scene = scene(&view, &candidates);
+        let scene = scene(&view, &candidates, self.experts);
         let outcome = self.mixers(trail).predict(&scene);
         let forecast = forecast(probabilities(&scene, &outcome));
         (self.latest).keep(Prepared::new(trail, candidates, scene, outcome));
@@ -204,7 +214,7 @@ impl Engine {
         let candidates = self.known(candidates);
         let latest = self.latest.take(trail, &candidates);
         let Prepared { scene, outcome, .. } = latest.unwrap_or_else(|| {
-            let scene = scene(&self.view(trail), &candidates);
+            let scene = scene(&self.view(trail), &candidates, self.experts);
             let outcome = self.mixers(trail).predict(&scene);
             Prepared::new(trail, candidates, scene, outcome)
         });
@@ -263,7 +273,7 @@ impl State {
 const FLOOR: f64 = 0.001;
 
 /// Returns what the experts and features say of the candidates.
-fn scene(view: &View<'_>, candidates: &[usize]) -> Scene {
+fn scene(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> Scene {
     let trail = view.trail;
     let mut is_used = vec![false; view.n()];
     for used in &trail.used {
@@ -276,9 +286,16 @@ fn scene(view: &View<'_>, candidates: &[usize]) -> Scene {
     let mut new_rows = Rows::new(new.len(), n_experts + Feature::ALL.len());
     let mut used_rows = Rows::new(used.len(), n_experts);
     let mut masses = Vec::with_capacity(Expert::ALL.len());
-    let has_text = trail.text().is_some_and(|text| !text.scores.is_empty());
+    let has_text =
+        experts.contains(Expert::Text) && trail.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
     for expert in Expert::ALL {
+        if !experts.contains(expert) {
+            masses.push(0.5);
+            new_rows.push(new.iter().map(|_| 0.0));
+            used_rows.push(used.iter().map(|_| 0.0));
+            continue;
+        }
         let p = expert.distribution(view);
         let mass = |slots: &[usize]| slots.iter().map(|slot| p[*slot]).sum::<f64>();
         let (again, first) = (mass(&used), mass(&new));

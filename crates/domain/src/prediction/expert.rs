@@ -49,6 +49,28 @@ pub enum Expert {
     Client,
 }
 
+/// Some of the experts: those that a mix is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertSet(u32);
+
+impl ExpertSet {
+    /// All of them.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// Returns the set of these experts.
+    #[must_use]
+    pub fn of(experts: &[Expert]) -> Self {
+        let bits = experts.iter().map(|expert| 1 << (*expert as u32));
+        Self(bits.fold(0, |all, bit: u32| all | bit))
+    }
+
+    /// Returns whether an expert is among them.
+    #[must_use]
+    pub fn contains(self, expert: Expert) -> bool {
+        self.0 & (1 << (expert as u32)) != 0
+    }
+}
+
 impl Expert {
     /// All experts, in the order in which they are mixed.
     pub const ALL: [Self; 14] = [

@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_only_one_set_finds_likely_stays_possible() {
-        let mut rows = Rows::new(2);
+        let mut rows = Rows::new(2, 1);
         for row in [[0.0, -8.0], [-8.0, 0.0]] {
             rows.push(row.into_iter());
         }

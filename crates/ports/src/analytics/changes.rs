@@ -17,15 +17,18 @@ pub enum Topic {
     ListEpochs,
     /// Snapshots of what was learned.
     Snapshots,
+    /// Clients were removed: what was learned from them is to be forgotten.
+    Erasures,
 }
 
 impl Topic {
     /// All topics.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Overrides,
         Self::Weights,
         Self::ListEpochs,
         Self::Snapshots,
+        Self::Erasures,
     ];
 
     /// Returns the name under which the topic is stored.
@@ -36,6 +39,7 @@ impl Topic {
             Self::Weights => "weights",
             Self::ListEpochs => "list_epochs",
             Self::Snapshots => "snapshots",
+            Self::Erasures => "erasures",
         }
     }
 

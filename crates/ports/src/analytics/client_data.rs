@@ -220,8 +220,8 @@ pub trait ClientData: Send + Sync + fmt::Debug {
     /// Removes all rows of the clients and what they contributed to the counts. Afterwards nothing
     /// of them is found in the files of the database either, as far as it has files of its own.
     /// Other clients keep all of theirs. Where any session is removed, all snapshots of what was
-    /// learned go too, which changes [`Topic::Snapshots`](super::Topic::Snapshots): they are made
-    /// anew from the calls that are left.
+    /// learned go with it, and [`Topic::Erasures`](super::Topic::Erasures) changes: who learned from
+    /// calls learns anew from those that are left.
     ///
     /// # Errors
     ///

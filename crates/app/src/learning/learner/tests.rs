@@ -6,6 +6,12 @@ use riglm_ports::fake::FailingPredictor;
 use super::*;
 
 const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
+/// After all calls.
+const END: Timestamp = Timestamp::constant(1_800_100_000, 0);
+const ORIGIN: Origin = Origin {
+    begun_at: START,
+    n_erasures: 3,
+};
 
 fn tool(name: &str) -> ToolRef {
     ToolRef {
@@ -34,7 +40,7 @@ fn call(session: u8, seconds: i64, name: &str) -> PastCall {
 }
 
 fn learner() -> Learner {
-    let mut learner = Learner::new(Box::new(FailingPredictor::default()));
+    let mut learner = Learner::new(Box::new(FailingPredictor::default()), ORIGIN);
     learner.know(&["read", "write", "list"].map(tool));
     learner
 }
@@ -66,7 +72,7 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
     let calls = [call(1, 0, "read"), call(2, 8, "list"), call(1, 5, "write")];
     for _ in 0..3 {
         for call in &calls {
-            learner.follow(call, None);
+            learner.follow(call, None, END);
             learner.settle(START + SignedDuration::from_secs(9));
         }
     }
@@ -75,7 +81,7 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
     assert_eq!(n_calls(&learner, 1, 9), Some(2));
     // What is read again begins before everything that may come late.
     assert!(learner.read_to() < Some(calls[0].id));
-    learner.follow(&call(3, 100, "read"), None);
+    learner.follow(&call(3, 100, "read"), None, END);
     learner.settle(START + SignedDuration::from_secs(100));
     assert!(learner.read_to() > Some(calls[1].id));
     assert!(learner.recent.len() == 1 && !learner.is_new(&calls[2]));
@@ -84,12 +90,12 @@ fn a_call_is_learned_from_once_and_also_when_it_comes_late() {
 #[test]
 fn a_call_from_the_future_hides_none_that_is_made_until_then() {
     let mut learner = learner();
-    learner.follow(&call(1, 3_600, "read"), None);
+    learner.follow(&call(1, 3_600, "read"), None, END);
     learner.settle(START);
     assert!(learner.is_new(&call(2, 1, "read")));
-    learner.follow(&call(2, 1, "read"), None);
+    learner.follow(&call(2, 1, "read"), None, END);
     learner.settle(START + SignedDuration::from_secs(2));
-    learner.follow(&call(1, 3_600, "read"), None);
+    learner.follow(&call(1, 3_600, "read"), None, END);
     assert_eq!(learner.n_learned(), 2);
 }
 
@@ -100,17 +106,17 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
         let seconds = i64::try_from(learner.recent.len()).unwrap();
         let mut made_up = call(1, seconds, "made_up");
         made_up.outcome = outcome;
-        learner.follow(&made_up, None);
+        learner.follow(&made_up, None, END);
     }
     let mut round = call(1, 5, "read");
     round.continues = Some(round.id);
-    learner.follow(&round, None);
+    learner.follow(&round, None, END);
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 6)), (0, None));
     assert!(!learner.is_known(&tool("made_up")));
     let mut failed = call(1, 6, "read");
     failed.outcome = Some(Outcome::Error);
-    learner.follow(&failed, None);
-    learner.follow(&call(1, 7, "unlisted"), None);
+    learner.follow(&failed, None, END);
+    learner.follow(&call(1, 7, "unlisted"), None, END);
     assert_eq!((learner.n_learned(), n_calls(&learner, 1, 8)), (2, Some(2)));
     assert!(learner.is_known(&tool("unlisted")));
 }
@@ -118,13 +124,13 @@ fn names_that_nobody_listed_count_if_a_call_went_well_and_rounds_never() {
 #[test]
 fn a_silence_ends_a_session() {
     let mut learner = learner();
-    learner.follow(&call(1, 0, "read"), None);
-    learner.follow(&call(1, 600, "read"), None);
+    learner.follow(&call(1, 0, "read"), None, END);
+    learner.follow(&call(1, 600, "read"), None, END);
     assert_eq!(n_calls(&learner, 1, 1_200), Some(2));
     assert_eq!(n_calls(&learner, 1, 1_201), None);
-    learner.follow(&call(2, 1_201, "read"), None);
+    learner.follow(&call(2, 1_201, "read"), None, END);
     assert_eq!(learner.open.len(), 1);
-    learner.follow(&call(1, 1_202, "read"), None);
+    learner.follow(&call(1, 1_202, "read"), None, END);
     assert_eq!(n_calls(&learner, 1, 1_202), Some(1));
 }
 
@@ -134,12 +140,12 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
     let now = calls.last().unwrap().started_at;
     let mut whole = learner();
     for call in &calls {
-        whole.follow(call, None);
+        whole.follow(call, None, END);
     }
     for cut in [1, 47, 80, 119] {
         let mut first = learner();
         for call in &calls[..cut] {
-            first.follow(call, None);
+            first.follow(call, None, END);
         }
         first.settle(now);
         let mut second = learner();
@@ -149,7 +155,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
         second.know(&["read", "write", "list"].map(tool));
         // Some are read again.
         for call in &calls[cut.saturating_sub(1)..] {
-            second.follow(call, None);
+            second.follow(call, None, END);
         }
         let learned = |learner: &Learner| learner.predictor().snapshot().unwrap();
         assert!(learned(&second) == learned(&whole), "{cut}");
@@ -162,7 +168,7 @@ fn a_history_in_two_halves_with_a_restart_between_is_one_history() {
 fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
     let mut learner = learner();
     for call in stream() {
-        learner.follow(&call, None);
+        learner.follow(&call, None, END);
     }
     let good = learner.snapshot().unwrap();
     let format = learner.format();
@@ -179,7 +185,7 @@ fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
 #[test]
 fn a_text_is_learned_from_with_the_calls_that_followed_it() {
     let mix = Engine::new(Method::Expert(Expert::ContextKnn), 30.0);
-    let mut learner = Learner::new(Box::new(FailingPredictor::of(mix)));
+    let mut learner = Learner::new(Box::new(FailingPredictor::of(mix)), ORIGIN);
     learner.know(&["read", "write", "list"].map(tool));
     let vector = |x: f32, y: f32| Embedding::new("model", vec![x, y]).unwrap();
     let texts = [(vector(1.0, 0.0), "read"), (vector(0.0, 1.0), "write")];
@@ -187,7 +193,7 @@ fn a_text_is_learned_from_with_the_calls_that_followed_it() {
         for seconds in 0..3 {
             let mut called = call(n, seconds, name);
             called.context = Some(ContextId::new(START, [n; 10]));
-            learner.follow(&called, Some(vector));
+            learner.follow(&called, Some(vector), END);
         }
     }
     learner.end_silent(START + IDLE_GAP + SignedDuration::from_mins(1));
@@ -202,4 +208,47 @@ fn a_text_is_learned_from_with_the_calls_that_followed_it() {
         let forecast = predictor.predict(&trail, &slots);
         assert_eq!(forecast.rank(slots[place]), Some(1), "{forecast:?}");
     }
+}
+
+#[test]
+fn a_call_of_an_unlisted_tool_that_takes_long_is_learned_from_when_it_went_well() {
+    let mut learner = learner();
+    let mut slow = call(1, 0, "unlisted");
+    slow.outcome = None;
+    learner.follow(&slow, None, END);
+    learner.follow(&call(2, 1, "read"), None, END);
+    slow.outcome = Some(Outcome::Ok);
+    for _ in 0..2 {
+        learner.follow(&slow, None, END);
+    }
+    assert_eq!((learner.n_learned(), n_calls(&learner, 1, 2)), (2, Some(1)));
+}
+
+#[test]
+fn a_call_from_the_future_ends_no_sessions() {
+    let mut learner = learner();
+    learner.follow(&call(1, 0, "read"), None, START);
+    learner.follow(&call(2, 100_000, "read"), None, START);
+    assert_eq!(n_calls(&learner, 1, 1), Some(1));
+    assert_eq!(n_calls(&learner, 2, 1), Some(1));
+}
+
+#[test]
+fn a_snapshot_from_before_a_removal_is_not_gone_on_with() {
+    let mut learner = learner();
+    for call in stream() {
+        learner.follow(&call, None, END);
+    }
+    let bytes = learner.snapshot().unwrap();
+    let mut other = self::learner();
+    other.begin(Origin {
+        n_erasures: 4,
+        ..ORIGIN
+    });
+    let refused = other.restore(other.format(), &bytes);
+    assert!(matches!(refused, Err(RestoreError::Forgotten)));
+    assert!(!other.has_learned() && other.learned_to().is_none());
+    other.begin(ORIGIN);
+    other.restore(other.format(), &bytes).unwrap();
+    assert!(other.has_learned());
 }

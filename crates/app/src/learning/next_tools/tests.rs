@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use riglm_domain::id::{InvocationId, UpstreamName};
@@ -48,6 +49,7 @@ fn taught(is_failing: Arc<AtomicBool>) -> NextTools {
                 outcome: Some(Outcome::Ok),
             },
             None,
+            START,
         );
     }
     drop(learner);
@@ -73,10 +75,10 @@ fn what_a_session_just_called_counts_at_once() {
     let next = taught(Arc::default());
     let principal = Principal::local();
     let tools = ["write", "list", "read"].map(tool);
-    next.called(session(1), tool("read"), START);
+    next.called(session(1), &tool("read"), START);
     let after_read = next.predict(&view(&principal, session(1)), &tools);
     assert_eq!(positions(&after_read)[0], 0);
-    next.called(session(1), tool("write"), START);
+    next.called(session(1), &tool("write"), START);
     let after_write = next.predict(&view(&principal, session(1)), &tools);
     assert_eq!(positions(&after_write)[0], 2);
     assert_eq!(after_write.fallback, None);

@@ -1,8 +1,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::Outcome;
+use riglm_domain::learned_state::Snapshot;
 use riglm_domain::prediction::{Bands, ConfidenceMeasure};
 use riglm_domain::record::Record;
 use riglm_ports::analytics::{ClientData as _, ClientSelector, RecordSink as _};
@@ -18,6 +20,27 @@ struct Scene {
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
     is_failing: Arc<AtomicBool>,
+    is_away: Arc<AtomicBool>,
+}
+
+/// A store that may not answer.
+#[derive(Debug)]
+struct Unsteady {
+    store: Arc<MemoryStore>,
+    is_away: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl ChangeFeed for Unsteady {
+    async fn revisions(&self) -> Result<[u64; Topic::ALL.len()], StoreError> {
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(StoreError::Corrupt {
+                table: "revisions",
+                reason: "the test says so".into(),
+            });
+        }
+        self.store.revisions().await
+    }
 }
 
 /// A task that learns.
@@ -33,6 +56,7 @@ impl Scene {
             store: Arc::default(),
             clock: Arc::default(),
             is_failing: Arc::default(),
+            is_away: Arc::default(),
         };
         let seen_at = scene.clock.now();
         let listing = page("list", &["a", "b"]);
@@ -76,7 +100,10 @@ impl Scene {
             contexts: self.store.clone(),
             tools: self.store.clone(),
             snapshots: self.store.clone(),
-            changes: self.store.clone(),
+            changes: Arc::new(Unsteady {
+                store: self.store.clone(),
+                is_away: Arc::clone(&self.is_away),
+            }),
         };
         let task = LearningTask::new(
             stores,
@@ -94,6 +121,12 @@ impl Scene {
     async fn pass(&self, time: Duration) {
         self.clock.advance(time);
         sleep(time).await;
+    }
+
+    /// Removes a client, and returns how many calls it had.
+    async fn remove(&self, client: &str) -> u64 {
+        let client = ClientSelector(client.into());
+        self.store.delete(&client).await.unwrap().n_calls
     }
 
     async fn saved(&self) -> Option<Snapshot> {
@@ -200,9 +233,7 @@ async fn what_a_removed_client_taught_is_forgotten() {
     let second = scene.start();
     scene.pass(A_WHILE).await;
     let both = second.learned();
-    let client = ClientSelector("client1".into());
-    let deleted = scene.store.delete(&client).await.unwrap();
-    assert_eq!(deleted.n_calls, 9);
+    assert_eq!(scene.remove("client1").await, 9);
     scene.pass(LOOK_EVERY * 2).await;
     assert_eq!(second.next.n_learned(), 3);
     assert!(second.learned() != both);
@@ -212,15 +243,76 @@ async fn what_a_removed_client_taught_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_never_saved_is_forgotten_too() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a"; 9]).await;
+    scene.calls(2, &["b"; 3]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 12);
+    scene.remove("client1").await;
+    scene.pass(LOOK_EVERY * 2).await;
+    assert_eq!(running.next.n_learned(), 3);
+    // And once more, when what was left is saved.
+    assert_eq!(scene.saved().await.map(|saved| saved.version), Some(1));
+    scene.remove("client2").await;
+    scene.pass(LOOK_EVERY * 2).await;
+    assert_eq!(running.next.n_learned(), 0);
+    running.stop().await;
+    assert_eq!(scene.saved().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_to_be_forgotten_is_not_saved_at_the_end() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a"; 9]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    scene.remove("client1").await;
+    running.stop().await;
+    assert_eq!(scene.saved().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_each_forgets_whichever_saves_first() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a"; 9]).await;
+    scene.calls(2, &["b"; 3]).await;
+    let first = scene.start();
+    scene.pass(Duration::from_secs(3)).await;
+    let second = scene.start();
+    scene.pass(SAVE_EVERY * 2).await;
+    scene.remove("client1").await;
+    scene.pass(LOOK_EVERY * 2).await;
+    assert_eq!(first.next.n_learned(), 3);
+    assert_eq!(second.next.n_learned(), 3);
+    first.stop().await;
+    second.stop().await;
+    let third = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(third.next.n_learned(), 0, "a snapshot is there");
+    third.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_tried_again() {
     let scene = Scene::new().await;
     scene.calls(1, &["a", "b"]).await;
-    scene.store.start_failing();
+    scene.is_away.store(true, Ordering::SeqCst);
     let running = scene.start();
     scene.pass(A_WHILE).await;
-    scene.store.stop_failing();
+    assert!(running.next.is_delayed() && !running.next.is_ready());
+    scene.is_away.store(false, Ordering::SeqCst);
     scene.pass(A_WHILE).await;
+    assert!(!running.next.is_delayed() && running.next.is_ready());
     assert_eq!(running.next.n_learned(), 2);
+    // While it learns, too.
+    scene.is_away.store(true, Ordering::SeqCst);
+    scene.pass(LOOK_EVERY * 2).await;
+    assert!(running.next.is_delayed() && running.next.is_ready());
+    scene.is_away.store(false, Ordering::SeqCst);
+    scene.pass(LOOK_EVERY).await;
+    assert!(!running.next.is_delayed());
     running.stop().await;
 }
 
@@ -265,7 +357,13 @@ async fn everything_is_learned_anew_once_a_day() {
     scene.apply(&[Record::CallOpened(late)]).await;
     scene.pass(A_WHILE).await;
     assert_eq!(running.next.n_learned(), 2);
-    scene.pass(ANEW_EVERY).await;
+    running.stop().await;
+    scene.pass(ANEW_EVERY / 2).await;
+    // Restarts do not put it off.
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 0);
+    scene.pass(ANEW_EVERY / 2).await;
     assert_eq!(running.next.n_learned(), 3);
     running.stop().await;
 }

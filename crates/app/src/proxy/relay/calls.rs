@@ -50,7 +50,7 @@ impl Relay {
                 upstream: self.upstream().clone(),
                 tool: recorded_tool(tool.clone()),
             };
-            next_tools.called(session, called, started_at);
+            next_tools.called(session, &called, started_at);
         }
         let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {

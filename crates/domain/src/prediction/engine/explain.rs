@@ -33,7 +33,7 @@ impl Engine {
         let candidates = self.known(candidates);
         let view = self.view(trail);
         let mixed = (self.method == Method::Mix).then(|| {
-            let scene = scene(&view, &candidates);
+            let scene = scene(&view, &candidates, self.experts);
             let outcome = self.mixers(trail).predict(&scene);
             (scene, outcome)
         });

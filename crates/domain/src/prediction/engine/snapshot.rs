@@ -27,8 +27,9 @@ pub enum SnapshotError {
 }
 
 impl Engine {
-    /// The format of the bytes.
-    pub const FORMAT: u32 = 2;
+    /// The format of the bytes. It changes with the weights to begin with, too: they are among what
+    /// was learned.
+    pub const FORMAT: u32 = 3;
 
     /// Returns what was learned.
     ///

@@ -234,3 +234,40 @@ fn a_text_that_fits_a_tool_speaks_for_its_server() {
     );
     assert!(forecast.probability(slots[0]) < 0.8 * least);
 }
+
+#[test]
+fn a_mix_of_some_experts_hears_no_others() {
+    let party = Party::new(&Principal::local(), "client");
+    let of = |experts: &[Expert]| {
+        let mut engine = Engine::new(Method::Mix, 30.0).with_experts(ExpertSet::of(experts));
+        let slots: Vec<Slot> = (0..4)
+            .map(|n| engine.intern(&tool(0, &format!("t{n}"))).unwrap())
+            .collect();
+        for _ in 0..30 {
+            let mut trail = Trail::new(party);
+            for called in [3, 3, 3, 0, 1] {
+                engine.learn(&mut trail, &slots, slots[called], Lesson::Everything);
+            }
+            engine.end_session(&trail);
+        }
+        let mut trail = Trail::new(party);
+        trail.push(slots[0]);
+        let explained = engine.explain(&trail, &slots, slots[1]).unwrap();
+        let experts = explained.score.parts.iter().find(|it| it.name == "experts");
+        let heard = experts.unwrap().parts.iter();
+        let heard: Vec<&str> = heard
+            .filter(|it| it.value.abs() > 1e-12)
+            .map(|it| it.name)
+            .collect();
+        (
+            engine.predict(&trail, &slots).rank(slots[1]),
+            heard.join(" "),
+        )
+    };
+    // After the first tool comes the second, though another one is called more often.
+    assert_eq!(of(&[Expert::Markov]), (Some(1), "markov".into()));
+    let (rank, heard) = of(&[Expert::Frequency]);
+    assert!(rank > Some(1) && heard == "frequency", "{rank:?} {heard}");
+    let (_, heard) = of(&Expert::ALL);
+    assert!(heard.contains("markov") && heard.contains("frequency"));
+}

@@ -142,9 +142,9 @@ impl ClientData for MemoryStore {
         if n_gone(2) > 0 {
             rows.touch(Topic::Overrides);
         }
-        if !selected.sessions.is_empty() && !rows.snapshots.is_empty() {
+        if !selected.sessions.is_empty() {
             rows.snapshots.clear();
-            rows.touch(Topic::Snapshots);
+            rows.touch(Topic::Erasures);
         }
         Ok(Deleted {
             n_sessions: selected.sessions.len() as u64,

@@ -1,0 +1,86 @@
+//! What was learned, in and out of the store.
+
+use riglm_domain::learned_state::Snapshot;
+use riglm_ports::analytics::StoreError;
+use tracing::{debug, info, warn};
+
+use super::LearningTask;
+use crate::learning::shared_learner::SharedLearner;
+
+impl LearningTask {
+    /// Saves what was learned, if that is more than what was saved before. Where another process
+    /// saved first, its snapshot is as good.
+    pub(super) async fn save(&mut self) {
+        let learner = self.next_tools.learner().clone();
+        let n_learned = learner.read().n_learned();
+        // Before the store said where to begin there is nothing to save.
+        let is_due = self.n_saved != Some(n_learned) && n_learned > 0;
+        if !is_due || self.is_store_failing || self.is_stale {
+            return;
+        }
+        // Nothing of a client that was removed a moment ago is saved again.
+        let n_erasures = learner.read().origin().n_erasures;
+        if self.n_erasures().await.ok() != Some(n_erasures) {
+            return;
+        }
+        let taking = self.off_the_path(move || {
+            let learner = learner.read();
+            (learner.snapshot(), learner.format(), learner.learned_to())
+        });
+        let bytes = match taking.await {
+            Some((Ok(bytes), format, learned_to)) => (bytes, format, learned_to),
+            Some((Err(error), ..)) => {
+                warn!("what was learned is not saved: {error}");
+                return;
+            }
+            None => return,
+        };
+        let (bytes, format, learned_to) = bytes;
+        let mut snapshot = Snapshot {
+            model: self.model.clone(),
+            version: self.version + 1,
+            format,
+            learned_to,
+            taken_at: self.clock.now(),
+            bytes,
+        };
+        let mut saved = self.stores.snapshots.save_snapshot(&snapshot).await;
+        if let Err(StoreError::Conflict { found, .. }) = &saved
+            && *found < self.version
+        {
+            // Those that there were are gone, with a client.
+            snapshot.version = found + 1;
+            saved = self.stores.snapshots.save_snapshot(&snapshot).await;
+        }
+        match saved {
+            Ok(()) => {
+                self.version = snapshot.version;
+                self.n_saved = Some(n_learned);
+            }
+            Err(StoreError::Conflict { found, .. }) => {
+                debug!("what was learned was saved by another process");
+                self.version = found;
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                warn!(error, "what was learned could not be saved");
+            }
+        }
+    }
+}
+
+/// Goes on from a snapshot; returns whether that was possible.
+pub(super) async fn restored(learner: &SharedLearner, snapshot: Snapshot) -> bool {
+    let learner = learner.clone();
+    let restoring = tokio::task::spawn_blocking(move || {
+        learner.write().restore(snapshot.format, &snapshot.bytes)
+    });
+    match restoring.await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            info!("what was learned is learned anew: {error}");
+            false
+        }
+        Err(_) => false,
+    }
+}
