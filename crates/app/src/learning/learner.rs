@@ -123,11 +123,6 @@ impl Learner {
         self.has_learned
     }
 
-    /// Says when learning is begun, and after how many removals.
-    pub(super) fn begin(&mut self, origin: Origin) {
-        self.origin = origin;
-    }
-
     /// Returns when learning was begun, and after how many removals.
     pub(super) fn origin(&self) -> Origin {
         self.origin

@@ -173,7 +173,8 @@ impl LearningTask {
     async fn go_on(&mut self) -> Result<(), StoreError> {
         let origin = self.origin().await?;
         let learner = self.next_tools.learner().clone();
-        learner.write().begin(origin);
+        // What an attempt before this one learned may be of clients that are gone now.
+        learner.take_over(&SharedLearner::new(Learner::new((self.make)(), origin)));
         let snapshot = self.stores.snapshots.newest_snapshot(&self.model).await?;
         self.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
         let is_restored = match snapshot {
