@@ -18,6 +18,7 @@ mod process;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use riglm_tests::streams::streams_in;
 use serde_json::Value;
 
 /// The ways in which each stream is replayed.
@@ -35,7 +36,7 @@ fn main() {
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut policies = Vec::new();
-    for (catalog, sessions) in streams(&folder) {
+    for (catalog, sessions) in streams_in(&folder) {
         for (mode, options) in MODES {
             let measured = replayed(&program, (&catalog, &sessions), options);
             let stream = measured["dataset"].as_str().unwrap_or_default().to_owned();
@@ -91,22 +92,6 @@ fn arguments() -> (PathBuf, Option<PathBuf>) {
         }
     }
     (folder.expect("a folder with streams is named"), program)
-}
-
-/// Returns the catalogs and sessions of a folder, by name.
-fn streams(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let entries = std::fs::read_dir(folder).expect("the folder can be read");
-    let mut streams: Vec<(PathBuf, PathBuf)> = entries
-        .filter_map(|entry| {
-            let catalog = entry.expect("an entry can be read").path();
-            let name = catalog.file_name()?.to_str()?;
-            let sessions = format!("{}.jsonl", name.strip_suffix(".catalog.json")?);
-            let sessions = catalog.with_file_name(sessions);
-            Some((catalog, sessions))
-        })
-        .collect();
-    streams.sort();
-    streams
 }
 
 fn replayed(program: &Path, (catalog, sessions): (&Path, &Path), options: &[&str]) -> Value {

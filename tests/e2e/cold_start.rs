@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use riglm_tests::streams::streams_in;
 use riglm_tests::{binary, process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -12,22 +13,10 @@ use tempfile::TempDir;
 /// The most verdicts of a cold start, as a share of the calls after the first 50 sessions.
 const MOST: f64 = 0.02;
 
-/// Returns the catalogs and sessions, `NAME.catalog.json` with `NAME.jsonl`, of the folder that
-/// `RIGLM_TEST_STREAMS` names, by name.
+/// Returns the streams of the folder that `RIGLM_TEST_STREAMS` names.
 fn streams() -> Vec<(PathBuf, PathBuf)> {
     let folder = std::env::var_os("RIGLM_TEST_STREAMS").expect("RIGLM_TEST_STREAMS names a folder");
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut streams: Vec<(PathBuf, PathBuf)> = entries
-        .filter_map(|entry| {
-            let catalog = entry.unwrap().path();
-            let name = catalog.file_name()?.to_str()?;
-            let sessions = format!("{}.jsonl", name.strip_suffix(".catalog.json")?);
-            let sessions = catalog.with_file_name(sessions);
-            Some((catalog, sessions))
-        })
-        .collect();
-    streams.sort();
-    streams
+    streams_in(Path::new(&folder))
 }
 
 async fn replayed(catalog: &Path, sessions: &Path, mode: &[&str]) -> Value {

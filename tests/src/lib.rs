@@ -29,4 +29,5 @@ pub mod relay;
 pub mod riglm;
 pub mod script;
 pub mod sse;
+pub mod streams;
 pub mod transcript;
