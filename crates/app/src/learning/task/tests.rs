@@ -2,10 +2,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::context::Context;
 use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::learned_state::Snapshot;
 use riglm_domain::prediction::{Bands, ConfidenceMeasure};
+use riglm_domain::principal::Principal;
 use riglm_domain::record::Record;
 use riglm_ports::analytics::{ClientData as _, ClientSelector, RecordSink as _};
 use riglm_ports::contract::scene::{call_of, end, hash, page, run, session};
@@ -34,12 +36,31 @@ struct Unsteady {
 impl ChangeFeed for Unsteady {
     async fn revisions(&self) -> Result<[u64; Topic::ALL.len()], StoreError> {
         if self.is_away.load(Ordering::SeqCst) {
-            return Err(StoreError::Corrupt {
-                table: "revisions",
-                reason: "the test says so".into(),
-            });
+            return Err(unreadable());
         }
         self.store.revisions().await
+    }
+}
+
+#[async_trait]
+impl ContextRepository for Unsteady {
+    async fn contexts(&self, _: Option<SessionId>, _: u32) -> Result<Vec<Context>, StoreError> {
+        Err(unreadable())
+    }
+
+    async fn contexts_of(&self, _: &Principal, _: u32) -> Result<Vec<Context>, StoreError> {
+        Err(unreadable())
+    }
+
+    async fn contexts_with(&self, _: &[ContextId]) -> Result<Vec<Context>, StoreError> {
+        Err(unreadable())
+    }
+}
+
+fn unreadable() -> StoreError {
+    StoreError::Corrupt {
+        table: "the table",
+        reason: "the test says so".into(),
     }
 }
 
@@ -95,15 +116,16 @@ impl Scene {
             bands: Bands::MASS,
         };
         let next = Arc::new(NextTools::new(make(), options));
+        let unsteady = Arc::new(Unsteady {
+            store: self.store.clone(),
+            is_away: Arc::clone(&self.is_away),
+        });
         let stores = LearningStores {
             calls: self.store.clone(),
-            contexts: self.store.clone(),
+            contexts: unsteady.clone(),
             tools: self.store.clone(),
             snapshots: self.store.clone(),
-            changes: Arc::new(Unsteady {
-                store: self.store.clone(),
-                is_away: Arc::clone(&self.is_away),
-            }),
+            changes: unsteady,
         };
         let task = LearningTask::new(
             stores,
@@ -328,6 +350,38 @@ async fn a_predictor_that_fails_is_counted_and_goes_on() {
     scene.calls(2, &["a"]).await;
     scene.pass(A_WHILE).await;
     assert_eq!((running.next.n_learned(), running.next.n_failed()), (1, 2));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_predictor_that_fails_at_the_end_of_a_session_goes_on() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a", "b"]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    scene.is_failing.store(true, Ordering::SeqCst);
+    scene.pass(Duration::from_mins(11)).await;
+    assert!(running.next.n_failed() > 0);
+    scene.is_failing.store(false, Ordering::SeqCst);
+    scene.calls(2, &["a"]).await;
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 3);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_that_cannot_be_read_costs_nothing_but_itself() {
+    let scene = Scene::new().await;
+    let mut after_text = call_of(SessionId::new(scene.clock.now(), [1; 10]), 1, "a");
+    after_text.id = InvocationId::new(scene.clock.now(), [1; 10]);
+    after_text.started_at = scene.clock.now();
+    after_text.continues = None;
+    assert!(after_text.context.is_some());
+    scene.apply(&[Record::CallOpened(after_text)]).await;
+    let running = scene.start();
+    scene.pass(A_WHILE).await;
+    assert_eq!(running.next.n_learned(), 1);
+    assert!(!running.next.is_delayed());
     running.stop().await;
 }
 
