@@ -8,7 +8,7 @@ use crate::learning::{Intent, NextTools, SessionView};
 
 /// What is less likely than this to be called next is not told.
 const LEAST: f64 = 0.01;
-/// How much likelier than any other a tool has to be to be told.
+/// How many times as likely as if nothing were known a tool has to be to be told.
 const TIMES_EVEN: f64 = 2.0;
 /// How many tools a list has that the prediction is trusted for or not.
 const LIST: usize = 20;
