@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::KeyedHash;
 use crate::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use crate::principal::Principal;
+use crate::tool::ToolRef;
 
 /// How a call or another request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -246,6 +247,15 @@ pub enum CallSession {
 }
 
 impl PastCall {
+    /// Returns the tool that was called.
+    #[must_use]
+    pub fn tool_ref(&self) -> ToolRef {
+        ToolRef {
+            upstream: self.upstream.clone(),
+            tool: self.tool.clone(),
+        }
+    }
+
     /// Returns the session that the call belongs to.
     #[must_use]
     pub fn belongs_to(&self) -> CallSession {

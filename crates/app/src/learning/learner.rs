@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// After so long a silence another session begins. Of the fixed gaps it is the one that parts calls
 /// of a real proxy best.
-pub(crate) const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
+pub const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
 
 /// How long a call may come after those that were received later, and still be learned from.
 pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
@@ -178,10 +178,7 @@ impl Learner {
             return;
         }
         let at = call.started_at.min(now);
-        let tool = ToolRef {
-            upstream: call.upstream.clone(),
-            tool: call.tool.clone(),
-        };
+        let tool = call.tool_ref();
         let is_known = self.is_known(&tool);
         if !is_known && call.outcome.is_none() {
             // It is read again until it has ended, or is too old.

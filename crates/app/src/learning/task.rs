@@ -12,7 +12,6 @@ use futures_util::FutureExt as _;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::ContextId;
 use riglm_domain::invocation::PastCall;
-use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{
     ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, SnapshotRepository,
     StoreError, ToolDefinitionRepository, Topic,
@@ -205,8 +204,8 @@ impl LearningTask {
         let learner = self.next_tools.learner().clone();
         self.catch_up(&learner).await?;
         if now >= due.age {
-            due.age = now + AGE_EVERY;
             self.know_tools(&learner).await?;
+            due.age = now + AGE_EVERY;
             let at = self.clock.now();
             self.off_the_path(move || learner.write().upkeep(at)).await;
         }
@@ -253,7 +252,7 @@ impl LearningTask {
         let has_unknown = {
             let learner = learner.read();
             page.retain(|call| learner.is_new(call));
-            page.iter().any(|call| !learner.is_known(&tool_of(call)))
+            page.iter().any(|call| !learner.is_known(&call.tool_ref()))
         };
         if page.is_empty() {
             return Ok(());
@@ -386,13 +385,6 @@ impl LearningTask {
         }
         self.is_store_failing = result.is_err();
         self.next_tools.set_delayed(result.is_err());
-    }
-}
-
-fn tool_of(call: &PastCall) -> ToolRef {
-    ToolRef {
-        upstream: call.upstream.clone(),
-        tool: call.tool.clone(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The sessions that the store has.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::id::InvocationId;
@@ -88,11 +87,11 @@ pub struct History<'a, S> {
 impl<'a, S: InvocationRepository> History<'a, S> {
     /// Returns the history of a store. `tools` are those of the catalog, in its order.
     #[must_use]
-    pub fn new(store: &'a S, tools: Vec<ToolRef>, idle_gap: Duration) -> Self {
+    pub fn new(store: &'a S, tools: Vec<ToolRef>, idle_gap: SignedDuration) -> Self {
         Self {
             store,
             positions: tools.into_iter().zip(0..).collect(),
-            idle_gap: SignedDuration::try_from(idle_gap).unwrap_or(SignedDuration::MAX),
+            idle_gap,
             page: VecDeque::new(),
             read_to: None,
             is_read: false,
@@ -119,10 +118,7 @@ impl<'a, S: InvocationRepository> History<'a, S> {
     /// Adds a call to its session.
     fn add(&mut self, past: &PastCall) {
         self.now = self.now.max(past.started_at);
-        let tool = ToolRef {
-            upstream: past.upstream.clone(),
-            tool: past.tool.clone(),
-        };
+        let tool = past.tool_ref();
         let position = self.positions.get(&tool).copied();
         let (Some(position), None) = (position, past.continues) else {
             return;

@@ -6,12 +6,13 @@ mod report;
 mod sessions;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::bail;
 use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
+use riglm_app::learning::IDLE_GAP;
 use riglm_app::replay::{
     History, ReplayCatalog, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
     history_catalog, replay,
@@ -31,9 +32,6 @@ const PREDICTORS: [PredictorName; 3] = [
     PredictorName::Cooccurrence,
     PredictorName::Frequency,
 ];
-
-/// Where no work session was derived, a silence of this length begins another session.
-const IDLE_GAP: Duration = Duration::from_mins(10);
 
 /// Replays what the arguments name, and prints what was measured.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {

@@ -27,7 +27,7 @@ impl LearningTask {
             let learner = learner.read();
             (learner.snapshot(), learner.format(), learner.learned_to())
         });
-        let bytes = match taking.await {
+        let (bytes, format, learned_to) = match taking.await {
             Some((Ok(bytes), format, learned_to)) => (bytes, format, learned_to),
             Some((Err(error), ..)) => {
                 warn!("what was learned is not saved: {error}");
@@ -35,7 +35,6 @@ impl LearningTask {
             }
             None => return,
         };
-        let (bytes, format, learned_to) = bytes;
         let mut snapshot = Snapshot {
             model: self.model.clone(),
             version: self.version + 1,

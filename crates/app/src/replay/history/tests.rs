@@ -7,7 +7,7 @@ use riglm_ports::fake::MemoryStore;
 
 use super::*;
 
-const GAP: Duration = Duration::from_millis(10);
+const GAP: SignedDuration = SignedDuration::from_millis(10);
 
 /// Returns a call of a session at a moment, of one of two tools.
 fn call_at(connection: u8, number: u8, at_ms: i64, tool: &str) -> Invocation {

@@ -1,10 +1,11 @@
 //! Why a tool has its probability, in numbers that add up and in words.
 
+use super::prepared::Prepared;
 use super::{Engine, Method, forecast, probabilities, scene};
 use crate::prediction::expert::Expert;
 use crate::prediction::explanation::{Explanation, ScoreTerm};
 use crate::prediction::features::Feature;
-use crate::prediction::mixers::{Contexts, Mixed, Mixture, N_SETS, Outcome, Scene};
+use crate::prediction::mixers::{Contexts, Mixed, Mixture, N_SETS};
 use crate::prediction::number::real;
 use crate::prediction::softmax::Rows;
 use crate::prediction::trail::Trail;
@@ -33,12 +34,16 @@ impl Engine {
         let candidates = self.known(candidates);
         let view = self.view(trail);
         let mixed = (self.method == Method::Mix).then(|| {
-            let scene = scene(&view, &candidates, self.experts);
-            let outcome = self.mixers(trail).predict(&scene);
-            (scene, outcome)
+            // Most often the forecast was made just now.
+            let latest = self.latest.borrow(trail, &candidates);
+            latest.unwrap_or_else(|| {
+                let scene = scene(&view, &candidates, self.experts);
+                let outcome = self.mixers(trail).predict(&scene);
+                Prepared::new(trail, candidates.clone(), scene, outcome)
+            })
         });
         let forecast = match &mixed {
-            Some((scene, outcome)) => forecast(probabilities(scene, outcome)),
+            Some(mixed) => forecast(probabilities(&mixed.scene, &mixed.outcome)),
             None => self.forecast_alone(&view, &candidates),
         };
         let explain = |slot: &Slot| {
@@ -55,14 +60,18 @@ impl Engine {
                 score,
             })
         };
-        slots.iter().map(explain).collect()
+        let explained = slots.iter().map(explain).collect();
+        if let Some(mixed) = mixed {
+            self.latest.keep(mixed);
+        }
+        explained
     }
 
     /// Returns the score of a candidate, and its reasons with how much each of them adds.
     fn mixed_score(
         &self,
         trail: &Trail,
-        (scene, outcome): &(Scene, Outcome),
+        Prepared { scene, outcome, .. }: &Prepared,
         slot: Slot,
     ) -> Option<(ScoreTerm, Vec<(Reason, f64)>)> {
         let mixers = self.mixers(trail);

@@ -52,6 +52,12 @@ impl Latest {
         }
     }
 
+    /// Takes out what is there where it was made for these, unless somebody else is about it.
+    pub(super) fn borrow(&self, trail: &Trail, candidates: &[usize]) -> Option<Prepared> {
+        let mut latest = self.0.try_lock().ok()?;
+        latest.take_if(|latest| latest.is_of(trail, candidates))
+    }
+
     /// Takes out what is there where it was made for these.
     pub(super) fn take(&mut self, trail: &Trail, candidates: &[usize]) -> Option<Prepared> {
         let latest = self.0.get_mut().ok()?.take();
