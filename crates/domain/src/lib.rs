@@ -24,6 +24,7 @@ pub mod invocation;
 pub mod learned_state;
 pub mod list_epoch;
 pub mod list_shown;
+pub mod listing;
 pub mod mcp_header;
 pub mod message;
 pub mod meta;
