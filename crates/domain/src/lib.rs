@@ -35,6 +35,7 @@ pub mod protocol;
 pub mod recommendation;
 pub mod record;
 pub mod redaction;
+pub mod request_hints;
 pub mod retrieval;
 pub mod rpc_error;
 pub mod scan;

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::upstream::Exchange;
@@ -143,6 +144,11 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
+        let message = taken_out(message);
+        let ignored = &message.hints().ignored;
+        if !ignored.is_empty() {
+            tracing::debug!("hints of a request are ignored, for their form or size: {ignored:?}");
+        }
         let message = match taken_in(message) {
             Ok(message) => message,
             Err(message) => {
