@@ -274,9 +274,14 @@ fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::
 
 /// Returns the tools of the proxy itself.
 fn meta_tools(search: &SearchConfig) -> MetaTools {
-    let name = ToolName::from(search.tool_name.as_str());
+    let named = |is_there: bool, name: &str| {
+        let name = ToolName::from(name);
+        (search.enabled && is_there).then_some(name)
+    };
     MetaTools {
-        search: search.enabled.then_some(name),
+        search: named(true, &search.tool_name),
+        call_tool: named(search.call_tool, &search.call_tool_name),
+        set_context: named(search.set_context, &search.set_context_name),
     }
 }
 

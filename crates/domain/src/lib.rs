@@ -20,6 +20,7 @@ pub mod experiment;
 pub mod feedback;
 mod hexadecimal;
 pub mod id;
+pub mod intent;
 pub mod invocation;
 pub mod learned_state;
 pub mod list_epoch;

@@ -247,10 +247,9 @@ impl Proxy {
     }
 }
 
-/// Returns the tool for searching, if there is to be one: where lists pass whole there is nothing
-/// that they leave out.
+/// Returns the tools of the proxy itself, if there are to be some: where lists pass whole there is
+/// nothing that they leave out.
 fn search_tool(parts: &ProxyParts) -> Option<Arc<SearchTool>> {
     let service = parts.search.clone().filter(|_| parts.filter.is_active())?;
-    let name = parts.tools.search.clone()?;
-    Some(Arc::new(SearchTool::new(service, name)))
+    SearchTool::new(service, parts.tools.clone()).map(Arc::new)
 }

@@ -4,6 +4,7 @@
 
 mod connections;
 mod messages;
+mod own_tools;
 mod places;
 mod recording;
 mod requests;

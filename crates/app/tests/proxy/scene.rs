@@ -48,6 +48,8 @@ pub(crate) struct Setup {
     pub(crate) is_bridged: bool,
     /// The name of the tool for searching.
     pub(crate) search: Option<&'static str>,
+    /// Whether the proxy has its other tools too.
+    pub(crate) has_others: bool,
 }
 
 impl Setup {
@@ -80,6 +82,8 @@ impl Setup {
             next_tools: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
+                call_tool: self.has_others.then(|| "call_tool".into()),
+                set_context: self.has_others.then(|| "set_context".into()),
             },
         });
         let client = Arc::new(RecordingClient::default());

@@ -57,9 +57,10 @@ impl Relay {
     /// [`ClientLink`]: riglm_ports::downstream::ClientLink
     pub(in crate::proxy) async fn receive(
         self: &Arc<Self>,
-        mut message: Message,
+        message: Message,
     ) -> Result<Option<UpstreamExchange>, RpcError> {
         self.touch();
+        let mut message = self.unwrapped(message);
         if let Err(error) = self.admissible(&message) {
             return self.refuse(&message, error).await.map(|()| None);
         }
@@ -138,8 +139,8 @@ impl Relay {
         }
         let started_at = self.shared.recorder.now();
         let is_call = method == "tools/call";
-        let search_tool = is_call.then(|| self.searched(&params)).flatten();
-        let searching = search_tool.map(|tool| (tool, CancellationToken::new()));
+        let own_tool = is_call.then(|| self.own_tool(&params)).flatten();
+        let searching = own_tool.map(|tool| (tool, CancellationToken::new()));
         if searching.is_some()
             && let Some(meta) = &meta
         {
@@ -164,8 +165,9 @@ impl Relay {
             order: 0,
         };
         self.reserve(id, pending)?;
-        if let Some((tool, cancel)) = searching {
+        if let Some(((tools, tool), cancel)) = searching {
             let search = Search {
+                tool,
                 id: id.clone(),
                 message: alone(message, envelope).unwrap_or_else(|| message.clone()),
                 is_modern: meta.is_some(),
@@ -173,7 +175,7 @@ impl Relay {
                 received_at: started_at,
                 cancel,
             };
-            let exchange = self.answer_search(tool, search);
+            let exchange = self.answer_search(tools, search);
             return Ok(Opened::Here(id.clone(), exchange));
         }
         match method {

@@ -161,9 +161,20 @@ impl Relay {
         let Some(pending) = ending.take() else {
             return;
         };
-        if let Some(message) = self.settle(message, envelope, pending).await {
-            self.client.deliver(message, Route::Related(id)).await;
-        }
+        let failed = self.mendable(&message, envelope, &pending);
+        let Some(message) = self.settle(message, envelope, pending).await else {
+            return;
+        };
+        let Some(call) = failed else {
+            return self.client.deliver(message, Route::Related(id)).await;
+        };
+        // The upstream may have to be asked for its list, and its answer comes this way too.
+        let relay = Arc::clone(self);
+        tokio::spawn(async move {
+            let message = relay.mended(&call, message).await;
+            relay.client.deliver(message, Route::Related(id)).await;
+            drop(ending);
+        });
     }
 
     /// Takes out the request that an answer belongs to: the one it names, or, if it names none

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::Relay;
 use super::list_memory::SeenPage;
 use super::pending::Pending;
-use crate::proxy::search_tool::{SearchTool, server_text};
+use crate::proxy::search_tool::{OwnTool, SearchTool, Taken, server_text};
 use crate::proxy::united::hello::declares;
 use crate::proxy::united::list_kind::ListKind;
 use crate::proxy::united::template::Template;
@@ -66,8 +66,8 @@ pub(in crate::proxy) struct Listed {
     pages: Pages,
     /// The cursor of the page that follows them.
     next: Option<String>,
-    /// The upstream itself has a tool of the name under which the proxy would list its own.
-    is_name_taken: bool,
+    /// The tools of the proxy itself of whose names the upstream has tools.
+    taken: Taken,
     /// The result by which the upstream answered `server/discover`.
     discovered: Option<Arc<str>>,
     n_asked: u64,
@@ -86,14 +86,14 @@ fn next_cursor(result: &str) -> Option<&str> {
 }
 
 impl Relay {
-    /// Returns whether the name of the tool for searching is known to be the upstream's own.
-    pub(super) fn is_name_taken(&self) -> bool {
-        self.state().listed.is_name_taken
+    /// Returns the tools of the proxy itself whose names are known to be the upstream's own.
+    pub(super) fn taken(&self) -> Taken {
+        self.state().listed.taken
     }
 
-    /// Leaves the name of the tool for searching to the upstream.
-    pub(super) fn leave_name(&self) {
-        self.state().listed.is_name_taken = true;
+    /// Leaves the name of a tool of the proxy itself to the upstream.
+    pub(super) fn leave_name(&self, tool: OwnTool) {
+        self.state().listed.taken.add(tool);
     }
 
     /// Notes the result by which the upstream answered `server/discover`.
@@ -109,7 +109,8 @@ impl Relay {
     }
 
     /// Takes note of a page that the client is shown, which it asked for with `cursor`. Returns
-    /// whether the tool for searching belongs at its end.
+    /// whether the tools of the proxy itself belong at its end, but for those that are
+    /// [taken](Self::taken).
     pub(super) fn turned(
         &self,
         tool: &SearchTool,
@@ -121,14 +122,15 @@ impl Relay {
         // The client may write it in another way than the server did.
         let next = next.and_then(unescaped).map(Cow::into_owned);
         let epoch = self.caller.search.epoch();
-        let (pages, is_name_taken) = {
+        let names_of_page = tool.taken_by(|name| has_name(page, name));
+        let (pages, taken) = {
             let mut state = self.state();
             let listed = &mut state.listed;
             if cursor.is_none() {
                 listed.pages = Pages::default();
-                listed.is_name_taken = false;
+                listed.taken = Taken::default();
             }
-            listed.is_name_taken |= has_name(page, tool.name());
+            listed.taken = listed.taken.and(names_of_page);
             let follows = cursor.is_none() || listed.next.as_deref() == cursor;
             listed.next = next.filter(|_| follows);
             if follows {
@@ -136,19 +138,19 @@ impl Relay {
             }
             let is_complete = follows && is_last;
             let pages = is_complete.then(|| std::mem::take(&mut listed.pages));
-            (pages, listed.is_name_taken)
+            (pages, listed.taken)
         };
         if let Some(pages) = pages {
             self.know(tool, &pages, epoch);
         }
-        if is_last && is_name_taken {
-            tool.warn_of_clash(self.upstream());
+        if is_last {
+            tool.warn_of_clash(self.upstream(), taken);
         }
-        is_last && !is_name_taken && self.has_tools()
+        is_last && self.has_tools()
     }
 
-    /// Returns what the client could call; `None` where the name of the tool for searching is the
-    /// upstream's own. Asks the upstream for its list where it is not known. `request` is the one
+    /// Returns what the client could call; `None` where the name of this tool of the proxy itself is
+    /// the upstream's own. Asks the upstream for its list where it is not known. `request` is the one
     /// that it is for.
     ///
     /// # Errors
@@ -156,7 +158,7 @@ impl Relay {
     /// Returns why the list is not to be had.
     pub(super) async fn offer(
         self: &Arc<Self>,
-        tool: &SearchTool,
+        (tool, own): (&SearchTool, OwnTool),
         request: &Message,
         is_modern: bool,
     ) -> Result<Option<Arc<Offer>>, String> {
@@ -168,11 +170,9 @@ impl Relay {
                 None => return Ok(None),
             },
         };
-        let is_clash = offer.tools().iter().any(|known| known.name == tool.name());
-        if is_clash {
-            tool.warn_of_clash(self.upstream());
-        }
-        Ok((!is_clash).then_some(offer))
+        let taken = tool.taken_in(&offer);
+        tool.warn_of_clash(self.upstream(), taken);
+        Ok((!taken.has(own)).then_some(offer))
     }
 
     /// Asks the upstream for all pages of its list; `None` of one without tools.
@@ -301,7 +301,7 @@ impl Relay {
     }
 
     /// Returns whether the upstream may have tools: it says so, or is not known to say anything.
-    fn has_tools(&self) -> bool {
+    pub(super) fn has_tools(&self) -> bool {
         let introduction = self.introduction();
         introduction.is_none_or(|said| declares(&said, ListKind::Tools.change().capability()))
     }

@@ -1,13 +1,15 @@
-//! The answer to a call of the tool for searching.
+//! The answer to a call of the tool for searching, or of the one by which a client says what it does.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use riglm_domain::context::ContextSource;
 use serde_json::Value;
 
 use super::SearchTool;
 use super::arguments::Arguments;
+use super::own::OwnTool;
 use crate::proxy::caller::Caller;
 use crate::search::{Offer, SearchCall};
 use crate::tracking::{Recorder, SearchDetails};
@@ -24,23 +26,24 @@ pub(in crate::proxy) struct Asking<'a> {
 }
 
 impl SearchTool {
-    /// Returns the JSON text of the result of a call with these arguments; `offer` is what can be
-    /// searched, or why there is nothing. What is wrong is told to the model.
+    /// Returns the JSON text of the result of a call of `tool` with these arguments; `offer` is what
+    /// can be searched, or why there is nothing. What is wrong is told to the model.
     pub(in crate::proxy) async fn answer(
         &self,
         asking: &Asking<'_>,
-        arguments: Option<&str>,
+        (tool, arguments): (OwnTool, Option<&str>),
         offer: Result<Arc<Offer>, String>,
     ) -> String {
-        let arguments = match Arguments::read(arguments) {
+        let arguments = match Arguments::read(tool, arguments) {
             Ok(arguments) => arguments,
-            Err(problem) => return failure(asking, &problem),
+            Err(problem) => return failure(asking.is_modern, &problem),
         };
+        let text = arguments.text();
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
                 let problem = format!("the tools cannot be searched now: {reason}");
-                return failure(asking, &problem);
+                return failure(asking.is_modern, &problem);
             }
         };
         let session = asking.caller.row(asking.recorder).await;
@@ -48,7 +51,7 @@ impl SearchTool {
             session,
             principal: asking.caller.principal.clone(),
             client: asking.caller.client_name(),
-            query: arguments.query.clone(),
+            query: text.clone(),
             limit: arguments.limit,
             offer,
         };
@@ -62,7 +65,11 @@ impl SearchTool {
         let details = SearchDetails {
             session,
             principal: &asking.caller.principal,
-            query: &arguments.query,
+            source: match tool {
+                OwnTool::SetContext => ContextSource::SetContext,
+                OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
+            },
+            query: &text,
             searched_at: asking.received_at,
             duration: asking.received.elapsed(),
             quality: reply.quality,
@@ -77,19 +84,15 @@ impl SearchTool {
     }
 }
 
-/// Returns a result that says what went wrong.
-fn failure(asking: &Asking<'_>, problem: &str) -> String {
-    let mut text = result(asking, problem, None);
-    text.truncate(text.len() - 1);
-    text + r#","isError":true}"#
+/// Returns the JSON text of a result that says what went wrong.
+pub(in crate::proxy) fn failure(is_modern: bool, problem: &str) -> String {
+    let kind = kind(is_modern);
+    let text = Value::from(problem);
+    format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
 fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
-    let kind = if asking.is_modern {
-        r#""resultType":"complete","#
-    } else {
-        ""
-    };
+    let kind = kind(asking.is_modern);
     let revision = asking.caller.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());
     let structured = structured.filter(|_| is_known);
@@ -99,4 +102,13 @@ fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
         Value::from(text),
         structured.unwrap_or_default()
     )
+}
+
+/// Returns the member that results of modern revisions begin with.
+fn kind(is_modern: bool) -> &'static str {
+    if is_modern {
+        r#""resultType":"complete","#
+    } else {
+        ""
+    }
 }

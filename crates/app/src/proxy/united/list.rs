@@ -19,7 +19,7 @@ use super::directory::{Part, UnitedList};
 use super::from_client::Reply;
 use super::hello::declares;
 use super::list_kind::ListKind;
-use super::search::has_clash;
+use super::search::taken;
 use super::template::Template;
 use super::waiting::Fetched;
 use crate::proxy::member::Member;
@@ -84,9 +84,10 @@ impl ClientSession {
         if kind == ListKind::Tools
             && is_last
             && let Some(tool) = &self.shared.search_tool
-            && !has_clash(tool, list)
         {
-            page = edit::with_element(&page, tool.definition(self.caller.revision().as_ref()));
+            let revision = self.caller.revision();
+            let definitions = tool.definitions(revision.as_ref(), taken(tool, list));
+            page = (definitions.iter()).fold(page, |page, tool| edit::with_element(&page, tool));
         }
         let mut result = edit::with_member("{}", kind.member(), &page);
         if !is_last {
