@@ -7,6 +7,7 @@ mod from_client;
 mod from_upstream;
 pub(super) mod list_memory;
 mod list_tools;
+pub(super) mod listing;
 mod mending;
 mod offered;
 pub(super) mod params;
