@@ -153,6 +153,7 @@ impl Relay {
         let asking = Asking {
             caller: &self.caller,
             recorder: &self.shared.recorder,
+            intents: self.shared.intents.as_deref(),
             is_modern: search.is_modern,
             received: search.received,
             received_at: search.received_at,

@@ -87,6 +87,7 @@ impl ClientSession {
         let asking = Asking {
             caller: &self.caller,
             recorder: &self.shared.recorder,
+            intents: self.shared.intents.as_deref(),
             is_modern,
             received,
             received_at,
