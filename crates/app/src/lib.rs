@@ -9,6 +9,7 @@
 pub mod bridge;
 pub mod clock;
 pub mod filtering;
+pub mod intent;
 pub mod learning;
 pub mod limits;
 pub mod proxy;

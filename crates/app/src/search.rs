@@ -25,4 +25,4 @@ pub(crate) use judging::nearest_tools;
 pub use memory::SearchStores;
 pub use offer::{Offer, OfferedTool, ServerText};
 pub use request::{SearchCall, SearchReply, ToolCalled};
-pub use service::{MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, ToolSearch};
+pub use service::{MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch};

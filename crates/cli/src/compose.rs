@@ -21,6 +21,7 @@ use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
+use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
@@ -93,6 +94,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         filter: filter.clone(),
         limits: config.limits.clone(),
         search: search.clone(),
+        intents: intents_from(config),
         next_tools: next_tools.clone(),
         tools: meta_tools(&config.search),
     }));
@@ -270,6 +272,14 @@ fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::
     recorder
         .with_token_counter(Arc::new(O200kTokenCounter))
         .context("failed to start counting tokens")
+}
+
+/// Returns what remembers what sessions are doing; `None` where nobody wants to know: no list is ever
+/// made shorter, or no source counts.
+fn intents_from(config: &Config) -> Option<Arc<Intents>> {
+    let weights = config.intent.weights();
+    let is_wanted = config.filtering.may_hide() && !weights.is_off();
+    is_wanted.then(|| Arc::new(Intents::new(weights)))
 }
 
 /// Returns the tools of the proxy itself.

@@ -20,6 +20,7 @@ use super::shared::{Shared, stopping};
 use super::united::directory::Directories;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use crate::filtering::ListFilter;
+use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::search::ToolSearch;
@@ -46,6 +47,8 @@ pub struct ProxyParts {
     pub limits: Limits,
     /// Finds tools for clients, where they may search.
     pub search: Option<Arc<ToolSearch>>,
+    /// What sessions are doing, in words; `None` where nobody wants to know.
+    pub intents: Option<Arc<Intents>>,
     /// Predicts what sessions need next; told of each call. `None` where nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
     /// The tools of the proxy itself. They are listed where lists may be made shorter.
@@ -75,6 +78,7 @@ impl Proxy {
             filter: parts.filter,
             limits: parts.limits,
             search_tool,
+            intents: parts.intents,
             next_tools: parts.next_tools,
             lists: ListMemory::default(),
             offers: Offers::default(),

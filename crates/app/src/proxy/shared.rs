@@ -11,6 +11,7 @@ use super::search_tool::{Offers, SearchTool};
 use super::united::directory::Directories;
 use super::upstream_set::UpstreamSet;
 use crate::filtering::ListFilter;
+use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The tool for searching, where there is one.
     pub(super) search_tool: Option<std::sync::Arc<SearchTool>>,
+    /// What sessions are doing, where that is of use.
+    pub(super) intents: Option<std::sync::Arc<Intents>>,
     /// Told of each call, where calls are learned from.
     pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
     pub(super) lists: ListMemory,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod connections;
+mod intents;
 mod messages;
 mod own_tools;
 mod places;

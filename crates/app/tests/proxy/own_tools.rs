@@ -25,7 +25,7 @@ const ANSWER: &str = r#""result":{"content":[ {"type":"text","text":"\u0064one"}
 
 /// Hides the tools whose names begin with `hidden_`.
 #[derive(Debug)]
-struct Hiding;
+pub(crate) struct Hiding;
 
 impl ListPolicy for Hiding {
     fn select(&self, _context: &SelectionContext<'_>, tools: &[ToolName]) -> Selection {

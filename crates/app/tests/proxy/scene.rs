@@ -6,6 +6,7 @@ use bytes::Bytes;
 use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
+use riglm_app::intent::{IntentWeights, Intents};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::search::{SearchParts, ToolSearch};
@@ -27,6 +28,7 @@ pub(crate) const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","ca
 
 /// A proxy over fakes, with one client.
 pub(crate) struct Scene {
+    pub(crate) intents: Arc<Intents>,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) upstream: Arc<ScriptedUpstream>,
     pub(crate) client: Arc<RecordingClient>,
@@ -69,6 +71,7 @@ impl Setup {
         if self.max_connections > 0 {
             configured.options.max_connections = self.max_connections;
         }
+        let intents = Arc::new(Intents::new(IntentWeights::default()));
         let proxy = Proxy::new(ProxyParts {
             upstreams: vec![configured],
             naming: Naming::Prefix,
@@ -79,6 +82,7 @@ impl Setup {
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            intents: Some(Arc::clone(&intents)),
             next_tools: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
@@ -95,6 +99,7 @@ impl Setup {
             )
             .unwrap();
         Scene {
+            intents,
             store,
             upstream,
             client,

@@ -100,6 +100,7 @@ impl Setup {
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            intents: None,
             next_tools: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),

@@ -163,6 +163,7 @@ fn checked(
         filtering: sections.filtering,
         prediction: sections.prediction,
         search: sections.search,
+        intent: sections.intent,
         limits: sections.limits,
         logging: sections.logging,
     })

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use validator::Validate;
 
 use super::{
-    AuthConfig, ConfigError, KeyRing, ListenConfig, LoggingConfig, SearchConfig, Upstream,
+    AuthConfig, ConfigError, IntentConfig, KeyRing, ListenConfig, LoggingConfig, SearchConfig,
+    Upstream,
 };
 
 /// The sections as they are read.
@@ -43,6 +44,8 @@ pub(super) struct Sections {
     pub(super) prediction: PredictionConfig,
     #[validate(nested)]
     pub(super) search: SearchConfig,
+    #[validate(nested)]
+    pub(super) intent: IntentConfig,
     #[validate(nested)]
     pub(super) limits: Limits,
     #[validate(nested)]
@@ -86,6 +89,8 @@ pub struct Config {
     pub prediction: PredictionConfig,
     /// Section `search`.
     pub search: SearchConfig,
+    /// Section `intent`.
+    pub intent: IntentConfig,
     /// Section `limits`.
     pub limits: Limits,
     /// Section `logging`.
@@ -120,6 +125,7 @@ impl Config {
             ("filtering", self.filtering == other.filtering),
             ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
+            ("intent", self.intent == other.intent),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),
         ]

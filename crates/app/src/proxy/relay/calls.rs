@@ -53,6 +53,9 @@ impl Relay {
             .as_ref()
             .and_then(|_| self.caller.search.context(Instant::now()));
         let continued = self.continued(params);
+        if continued.is_none() {
+            self.note_call_intent(params.arguments()).await;
+        }
         if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
             let called = ToolRef {
                 upstream: self.upstream().clone(),

@@ -175,6 +175,7 @@ impl Relay {
             order: 0,
         };
         self.reserve(id, pending)?;
+        self.note_intent_of(method, &params).await;
         if let Some(((tools, tool), cancel)) = searching {
             let search = Search {
                 tool,

@@ -97,6 +97,7 @@ impl Relay {
             }
             Kind::Request | Kind::Notification => {
                 let route = self.route(&message, envelope, related);
+                self.note_asked(&message, envelope).await;
                 match (envelope.kind(), envelope.id(), envelope.method()) {
                     (Kind::Request, Some(id), _) => {
                         let owner = match &route {
@@ -251,6 +252,7 @@ impl Relay {
                 };
                 if let Some(result) = result {
                     self.remember_round(&pending, result);
+                    self.note_asked_in(result).await;
                 }
                 self.complete(pending, outcome, response).await;
                 message

@@ -154,6 +154,7 @@ impl Relay {
         let asking = Asking {
             caller: &self.caller,
             recorder: &self.shared.recorder,
+            intents: self.shared.intents.as_deref(),
             is_modern: search.is_modern,
             shown: {
                 let listing = Listing {

@@ -11,6 +11,7 @@ use super::SearchTool;
 use super::arguments::Arguments;
 use super::own::OwnTool;
 use crate::filtering::ShownList;
+use crate::intent::Intents;
 use crate::proxy::caller::Caller;
 use crate::search::{Offer, SearchCall};
 use crate::tracking::{Recorder, SearchDetails};
@@ -20,6 +21,8 @@ use crate::tracking::{Recorder, SearchDetails};
 pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) caller: &'a Caller,
     pub(in crate::proxy) recorder: &'a Recorder,
+    /// Told of what is searched for.
+    pub(in crate::proxy) intents: Option<&'a Intents>,
     /// The result is for a modern client.
     pub(in crate::proxy) is_modern: bool,
     /// The list that the client sees, where lists are chosen as a whole.
@@ -50,6 +53,13 @@ impl SearchTool {
             }
         };
         let session = asking.caller.row(asking.recorder).await;
+        let source = match tool {
+            OwnTool::SetContext => ContextSource::SetContext,
+            OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
+        };
+        if let Some(intents) = asking.intents {
+            intents.note(session, source, &text, asking.received_at);
+        }
         let call = SearchCall {
             session,
             principal: asking.caller.principal.clone(),
@@ -69,10 +79,7 @@ impl SearchTool {
         let details = SearchDetails {
             session,
             principal: &asking.caller.principal,
-            source: match tool {
-                OwnTool::SetContext => ContextSource::SetContext,
-                OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
-            },
+            source,
             query: &text,
             searched_at: asking.received_at,
             duration: asking.received.elapsed(),

@@ -88,6 +88,7 @@ impl ClientSession {
         let asking = Asking {
             caller: &self.caller,
             recorder: &self.shared.recorder,
+            intents: self.shared.intents.as_deref(),
             is_modern,
             shown: self.listing(is_modern).current().await,
             received,
