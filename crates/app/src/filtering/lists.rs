@@ -683,3 +683,6 @@ fn is_fallback(epoch: &ListEpoch) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
