@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_prediction::Strategy;
 use riglm_domain::id::SessionId;
+use riglm_domain::listing::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
@@ -119,6 +120,11 @@ pub struct ServeArgs {
         value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str))
             .try_map(|name| Strategy::parse(&name).ok_or("unknown strategy")))]
     pub strategy: Option<Strategy>,
+    /// When the lists of strategy prediction change
+    #[arg(long, value_name = "POLICY",
+        value_parser = PossibleValuesParser::new(
+            ListPolicyName::EACH.map(ListPolicyName::as_str).into_iter().chain(["auto"])))]
+    pub policy: Option<String>,
     /// The MCP server to proxy, as a program that speaks MCP over standard input and output
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "upstream")]
     pub command: Vec<String>,
@@ -143,6 +149,7 @@ impl ServeArgs {
             listen: self.listen,
             control: self.control,
             strategy: self.strategy,
+            policy: self.policy.clone(),
             upstream,
             ..self.places.overrides()
         }

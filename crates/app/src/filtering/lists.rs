@@ -150,6 +150,7 @@ impl Lists {
             offer,
             pool,
             is_fallback,
+            until: self.end_of(&scope, &epoch),
             revision,
             available_tokens: self.sizes.total(offer),
         };
@@ -200,6 +201,15 @@ impl Lists {
         shown
     }
 
+    /// Returns whether the list for who asks is known already, so that nothing has to be chosen.
+    #[must_use]
+    pub fn is_decided(&self, ask: &ListAsk<'_>, offer: &Arc<Offer>) -> bool {
+        let policy = policy_of(&self.options, ask);
+        let scope = self.scopes.get(ask.scope());
+        let revision = self.revision.load(Ordering::Acquire);
+        (self.still_holds(&scope, ask, offer, policy, revision)).is_some()
+    }
+
     /// Returns the list that was shown last, if it is what would be shown now.
     fn still_holds(
         &self,
@@ -231,16 +241,20 @@ impl Lists {
 
     /// Returns whether an epoch that sessions share has lasted as long as it is to.
     fn is_over(&self, scope: &Scope, epoch: &ListEpoch, now: Timestamp) -> bool {
+        self.end_of(scope, epoch).is_some_and(|end| now >= end)
+    }
+
+    /// Returns when an epoch that sessions share has lasted as long as it is to.
+    fn end_of(&self, scope: &Scope, epoch: &ListEpoch) -> Option<Timestamp> {
         if !scope.key.is_shared() {
-            return false;
+            return None;
         }
         let lasts = if epoch.mode == SelectionMode::Prediction {
             self.options.epoch
         } else {
             self.options.epoch.min(COLD_EPOCH)
         };
-        let lasts = SignedDuration::try_from(lasts).unwrap_or(SignedDuration::MAX);
-        now.duration_since(epoch.began_at) >= lasts
+        epoch.began_at.checked_add(lasts).ok()
     }
 
     /// Returns the epoch that holds, which is begun where it is time, and whether it is a fallback.

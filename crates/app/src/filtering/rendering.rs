@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use jiff::Timestamp;
 use riglm_domain::edit::with_meta;
 use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
@@ -30,6 +31,8 @@ pub struct ShownList {
     pub reason: Option<SelectionReason>,
     /// Whether the tool for searching stands before all others.
     pub search_first: bool,
+    /// When another list is planned; `None` for one that stays until something happens.
+    pub until: Option<Timestamp>,
     /// How many tokens the definitions have that are shown.
     pub shown_tokens: u64,
     /// How many tokens the definitions of the offer have.
@@ -99,6 +102,16 @@ impl ShownList {
         )
     }
 
+    /// Returns for how many milliseconds from `now` a client may take the list for the one that it
+    /// is, if `ttl_ms` is what its servers say.
+    #[must_use]
+    pub fn ttl_ms(&self, ttl_ms: u64, now: Timestamp) -> u64 {
+        let left = self
+            .until
+            .map(|until| until.duration_since(now).as_millis());
+        left.map_or(ttl_ms, |left| ttl_ms.min(u64::try_from(left).unwrap_or(0)))
+    }
+
     /// Returns the definitions from `start` on, at most `n` of them, separated by commas.
     pub fn page(&self, start: usize, n: usize) -> Arc<str> {
         if start == 0 && n >= self.positions.len() {
@@ -133,6 +146,7 @@ pub(super) struct Rendering<'a> {
     pub(super) offer: &'a Arc<Offer>,
     pub(super) pool: ToolSet,
     pub(super) is_fallback: bool,
+    pub(super) until: Option<Timestamp>,
     /// The number of what the operator decided.
     pub(super) revision: u64,
     pub(super) available_tokens: u64,
@@ -152,6 +166,7 @@ pub(super) fn render(
         offer,
         pool,
         is_fallback,
+        until,
         revision,
         available_tokens,
     } = rendering;
@@ -207,6 +222,7 @@ pub(super) fn render(
         is_fallback,
         reason: epoch.reason,
         search_first: epoch.search_first,
+        until,
         shown_tokens: if is_all {
             available_tokens
         } else {

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::list_shown::{ListShown, SelectionDetails, SelectionReason};
 use serde_json::Value;
@@ -12,8 +13,8 @@ use super::caller::Caller;
 use super::relay::listing::array;
 use super::search_tool::{OwnTool, Taken};
 use super::shared::Shared;
-use crate::filtering::{Lists, ShownList};
-use crate::search::Offer;
+use crate::filtering::{ListIntent, Lists, ShownList};
+use crate::search::{Offer, TextFit};
 
 /// A list that is made for a caller.
 #[derive(Debug)]
@@ -37,6 +38,12 @@ impl Listing<'_> {
             .caller
             .list_ask(&client, row, self.is_modern, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
+        let intent = if lists.is_decided(&ask, offer) {
+            None
+        } else {
+            self.intent(row, offer, ask.now).await
+        };
+        ask.intent = intent.as_ref();
         let shown = lists.list(&ask, offer).await;
         if self.caller.is_news(&shown) {
             recorder
@@ -60,6 +67,30 @@ impl Listing<'_> {
                 .await;
         }
         shown
+    }
+
+    /// Returns what the session is doing, as far as that is known, and how well tools fit it.
+    async fn intent(
+        &self,
+        row: SessionId,
+        offer: &Arc<Offer>,
+        now: Timestamp,
+    ) -> Option<ListIntent> {
+        let known = self.shared.intents.as_ref()?.current(row, now)?;
+        let Some(tool) = &self.shared.search_tool else {
+            return Some(ListIntent {
+                text: known.text,
+                ..ListIntent::default()
+            });
+        };
+        let TextFit { fits, vector } = (tool.service)
+            .fits(offer, &known.text, (&self.caller.principal, row))
+            .await;
+        Some(ListIntent {
+            text: known.text,
+            fits,
+            vector,
+        })
     }
 
     /// Returns the list that the caller sees, as far as one was chosen.

@@ -4,6 +4,7 @@
 
 mod connections;
 mod intents;
+mod lists;
 mod messages;
 mod own_tools;
 mod places;

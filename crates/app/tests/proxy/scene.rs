@@ -41,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
     pub(crate) policy: Option<Arc<dyn ListPolicy>>,
+    /// What chooses lists, in place of the policy.
+    pub(crate) filter: Option<ListFilter>,
     /// The store where the records are read; it is the journal itself if there is no other.
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) journal: Option<Arc<dyn Journal>>,
@@ -76,7 +78,7 @@ impl Setup {
             upstreams: vec![configured],
             naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
-            filter: ListFilter::new(self.policy),
+            filter: (self.filter).unwrap_or_else(|| ListFilter::new(self.policy)),
             limits: self.limits,
             search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
                 Arc::new(WordCounter),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riglm_domain::edit::{member, with_element, with_member, without_member};
+use riglm_domain::edit::{member, with_element, with_member};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
@@ -122,12 +122,16 @@ impl Relay {
         let page = page
             .map_err(|text| NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text)))?;
         let tools = listing.tools(&shown, &page, self.taken());
-        let mut result = without_member(&whole.rest(), "nextCursor");
+        let mut result = (*whole.rest).to_owned();
         if let Some(next) = page.next_cursor() {
             result = with_member(&result, "nextCursor", &next);
         }
         if member(&result, "cacheScope").is_some() {
             result = with_member(&result, "cacheScope", r#""private""#);
+        }
+        if let Some(ttl_ms) = whole.ttl_ms.as_ref().and_then(|ttl| ttl.parse().ok()) {
+            let ttl_ms = shown.ttl_ms(ttl_ms, self.shared.recorder.now());
+            result = with_member(&result, "ttlMs", &ttl_ms.to_string());
         }
         Ok(with_member(&result, "tools", &tools))
     }
@@ -137,7 +141,7 @@ impl Relay {
         self: &Arc<Self>,
         request: &Message,
         is_modern: bool,
-    ) -> Result<WholeList, NotListed> {
+    ) -> Result<Arc<WholeList>, NotListed> {
         if let Some(known) = self.known_list() {
             return Ok(known);
         }
@@ -153,11 +157,11 @@ impl Relay {
     }
 
     /// Returns the whole list, if what is known of it need not be asked for again.
-    fn known_list(&self) -> Option<WholeList> {
+    fn known_list(&self) -> Option<Arc<WholeList>> {
         // Forgotten when the server says that it changed.
         self.caller.search.offer()?;
         let whole = self.state().listed.whole.clone()?;
-        let fresh = match member(&whole.first.result, "ttlMs") {
+        let fresh = match &whole.ttl_ms {
             Some(ttl) => {
                 let ttl = ttl.parse().map_or(Duration::ZERO, Duration::from_millis);
                 ttl.clamp(FRESH, MAX_TTL)
@@ -253,13 +257,6 @@ enum NotListed {
     Unknown,
     /// The request is wrong.
     Refused(RpcError),
-}
-
-impl WholeList {
-    /// Returns the JSON text of a result with all that the server said beside its tools.
-    fn rest(&self) -> String {
-        with_member(&self.first.result, "tools", "[]")
-    }
 }
 
 /// Returns the answer to a handshake, with the promise to tell of changes of the list of tools

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use riglm_domain::edit::member;
+use riglm_domain::edit::{member, with_member, without_member};
 use riglm_domain::id::ToolName;
 use riglm_domain::message::{Kind, Message, RequestId};
 use riglm_domain::scan::unescaped;
@@ -61,10 +61,14 @@ impl Pages {
 }
 
 /// The whole list of an upstream, as it was when it was asked for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct WholeList {
     /// The first of its pages.
     pub(super) first: Arc<SeenPage>,
+    /// The JSON text of the result with all that the server said beside its tools.
+    pub(super) rest: Arc<str>,
+    /// For how long the server says that it stays as it is, in milliseconds as it wrote it.
+    pub(super) ttl_ms: Option<Box<str>>,
     /// What identifies each page.
     pub(super) listings: Vec<String>,
     pub(super) offer: Arc<Offer>,
@@ -75,7 +79,7 @@ pub(super) struct WholeList {
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Listed {
     /// The list that was known last as a whole.
-    pub(super) whole: Option<WholeList>,
+    pub(super) whole: Option<Arc<WholeList>>,
     /// The pages so far of the list that the client is paging through.
     pages: Pages,
     /// The cursor of the page that follows them.
@@ -296,13 +300,34 @@ impl Relay {
         {
             tool.service.learn_offer(&offer);
         }
-        self.state().listed.whole = pages.first().map(|first| WholeList {
-            first: Arc::clone(first),
-            listings: pages.iter().map(|page| page.listing.clone()).collect(),
-            offer: Arc::clone(&offer),
-            fetched: Instant::now(),
-        });
+        self.note_whole(pages, &offer);
         offer
+    }
+
+    /// Notes the pages of a list as the whole of it.
+    fn note_whole(&self, pages: &[Arc<SeenPage>], offer: &Arc<Offer>) {
+        let Some(first) = pages.first() else {
+            return;
+        };
+        let known = self.state().listed.whole.clone();
+        let known = known.filter(|known| Arc::ptr_eq(&known.first, first));
+        // Such a text may have a megabyte.
+        let rest = known.as_ref().map_or_else(
+            || {
+                let rest = with_member(&first.result, "tools", "[]");
+                without_member(&rest, "nextCursor").into()
+            },
+            |known| Arc::clone(&known.rest),
+        );
+        let whole = WholeList {
+            first: Arc::clone(first),
+            ttl_ms: member(&rest, "ttlMs").map(Into::into),
+            rest,
+            listings: pages.iter().map(|page| page.listing.clone()).collect(),
+            offer: Arc::clone(offer),
+            fetched: Instant::now(),
+        };
+        self.state().listed.whole = Some(Arc::new(whole));
     }
 
     fn tools_of<'a>(

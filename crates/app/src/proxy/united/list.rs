@@ -157,6 +157,7 @@ impl ClientSession {
         }
         if is_modern {
             result = edit::with_member(&result, "resultType", r#""complete""#);
+            let ttl_ms = shown.ttl_ms(ttl_ms, self.shared.recorder.now());
             result = edit::with_member(&result, "ttlMs", &ttl_ms.to_string());
             result = edit::with_member(&result, "cacheScope", r#""private""#);
         }
