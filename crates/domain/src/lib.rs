@@ -22,6 +22,7 @@ mod hexadecimal;
 pub mod id;
 pub mod invocation;
 pub mod learned_state;
+pub mod list_account;
 pub mod list_epoch;
 pub mod list_shown;
 pub mod mcp_header;
