@@ -11,6 +11,7 @@ pub mod clock;
 pub mod filtering;
 pub mod learning;
 pub mod limits;
+pub mod list_accounts;
 pub mod proxy;
 pub mod replay;
 pub mod search;
