@@ -12,6 +12,7 @@ pub mod filtering;
 pub mod intent;
 pub mod learning;
 pub mod limits;
+pub mod list_accounts;
 pub mod proxy;
 pub mod replay;
 pub mod search;

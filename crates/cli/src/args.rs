@@ -38,6 +38,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// List recorded sessions, newest last
     Sessions(SessionsArgs),
+    /// Show what lists of tools cost and saved
+    Lists(ListsArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
     /// Log in to an upstream that wants OAuth, in a browser
@@ -165,7 +167,24 @@ pub struct SessionsArgs {
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
+    /// Show what the lists of tools cost and saved, which JSON always does
+    #[arg(long)]
+    pub lists: bool,
     /// The most sessions to list; the newest ones are listed
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// Options of `lists`.
+#[derive(Clone, Debug, Args)]
+pub struct ListsArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only sessions that started in the last so many days
+    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// The most sessions to look at; the newest ones are
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }

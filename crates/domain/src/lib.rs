@@ -23,6 +23,7 @@ pub mod id;
 pub mod intent;
 pub mod invocation;
 pub mod learned_state;
+pub mod list_account;
 pub mod list_epoch;
 pub mod list_shown;
 pub mod listing;
