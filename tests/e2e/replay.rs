@@ -122,6 +122,7 @@ async fn predictors_and_policies_are_measured() {
     // No session has enough others before it.
     assert_eq!(frequency["cold_starts"], Value::Null);
     let expected = [
+        "epoch",
         "static",
         "static+inline",
         "rerank",
@@ -140,6 +141,7 @@ async fn predictors_and_policies_are_measured() {
         "searches_per_session",
         "changes_per_session",
         "cost_vs_all",
+        "dearer_sessions",
     ];
     for policy in measured["policies"].as_object().unwrap().values() {
         assert_eq!(keys(policy), expected);

@@ -2,6 +2,7 @@
 
 mod fingerprint;
 mod learning;
+mod lists;
 mod reload;
 mod search;
 mod upstreams;
@@ -17,10 +18,9 @@ use riglm_adapters_http::{
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
-use riglm_adapters_prediction::{O200kTokenCounter, list_policy_from};
+use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::ListFilter;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
@@ -37,6 +37,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
 use learning::{learning_from, learning_state};
+use lists::filter_from;
 use reload::Reload;
 pub use search::{EncoderUse, encoders_from};
 use search::{encoder_states, search_from};
@@ -80,11 +81,17 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         next_tools.as_ref(),
         Arc::clone(&clock),
     )?;
+    let filter = filter_from(
+        config,
+        storage.as_ref(),
+        next_tools.as_ref(),
+        Arc::clone(&clock),
+    );
     let proxy = Arc::new(Proxy::new(ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
-        filter: ListFilter::new(list_policy_from(&config.filtering)),
+        filter: filter.clone(),
         limits: config.limits.clone(),
         search: search.clone(),
         intents: intents_from(config),
@@ -105,6 +112,9 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
             keep: config.recording.retention(),
         };
         tasks.spawn(retention.run(stop.clone()));
+    }
+    if let Some(lists) = filter.lists() {
+        tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
     if let Some(learning) = learning {
         tasks.spawn(learning.run(stop.clone()));

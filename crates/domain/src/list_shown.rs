@@ -64,4 +64,149 @@ pub struct ListShown {
     pub tools: ToolSet,
     /// How many tools there were to choose from.
     pub n_available: u64,
+    /// How the tools were chosen and what that came to; `None` in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionDetails>,
+}
+
+/// How the tools of a list were chosen, and what the list came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelectionDetails {
+    /// What chose the tools.
+    pub mode: SelectionMode,
+    /// Something else was to choose them, and could not.
+    pub is_fallback: bool,
+    /// Why something else chose them, or why all are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<SelectionReason>,
+    /// The default pool that the choice started from.
+    pub pool: ToolSet,
+    /// How many tokens the definitions have that are shown.
+    pub shown_tokens: u64,
+    /// How many tokens the definitions have that there were to choose from.
+    pub available_tokens: u64,
+}
+
+/// What chose the tools of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectionMode {
+    /// What the predictor learned.
+    Prediction,
+    /// How often tools were called, in place of a prediction.
+    Frequency,
+    /// The default pool alone.
+    Pool,
+    /// Nothing: all tools are shown.
+    All,
+    /// Patterns of names that the operator wrote.
+    Names,
+}
+
+impl SelectionMode {
+    /// All modes.
+    pub const ALL: [Self; 5] = [
+        Self::Prediction,
+        Self::Frequency,
+        Self::Pool,
+        Self::All,
+        Self::Names,
+    ];
+
+    /// Returns the name under which the mode is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prediction => "prediction",
+            Self::Frequency => "frequency",
+            Self::Pool => "pool",
+            Self::All => "all",
+            Self::Names => "names",
+        }
+    }
+
+    /// Returns the mode with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+}
+
+/// Why something else than the policy chose the tools of a list, or why all are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectionReason {
+    /// Too little is known of what the session needs.
+    ColdStart,
+    /// The predictor failed or did not answer in time.
+    PredictorFailed,
+    /// Nothing was learned yet.
+    NothingLearned,
+    /// There are so few tools that a choice would save nothing.
+    SmallCatalog,
+    /// A shorter list would cost more than it saves.
+    NotPaying,
+    /// The operator wants it so.
+    Operator,
+}
+
+impl SelectionReason {
+    /// All reasons.
+    pub const ALL: [Self; 6] = [
+        Self::ColdStart,
+        Self::PredictorFailed,
+        Self::NothingLearned,
+        Self::SmallCatalog,
+        Self::NotPaying,
+        Self::Operator,
+    ];
+
+    /// Returns the name under which the reason is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ColdStart => "cold_start",
+            Self::PredictorFailed => "predictor_failed",
+            Self::NothingLearned => "nothing_learned",
+            Self::SmallCatalog => "small_catalog",
+            Self::NotPaying => "not_paying",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// Returns the reason with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_json_and_lead_back() {
+        for mode in SelectionMode::ALL {
+            assert_eq!(SelectionMode::parse(mode.as_str()), Some(mode));
+            let json = serde_json::to_value(mode).unwrap();
+            assert_eq!(json, mode.as_str());
+        }
+        for reason in SelectionReason::ALL {
+            assert_eq!(SelectionReason::parse(reason.as_str()), Some(reason));
+            let json = serde_json::to_value(reason).unwrap();
+            assert_eq!(json, reason.as_str());
+        }
+        assert_eq!(SelectionMode::parse("magic"), None);
+        assert_eq!(SelectionReason::parse("magic"), None);
+    }
+
+    #[test]
+    fn a_list_of_an_older_version_is_read() {
+        let json = r#"{"session":"019b7ca9-8c88-7909-8909-090909090909","principal":"local",
+            "shown_at":"2026-01-02T03:04:05Z","epoch":1,"policy":"p",
+            "tools":{"id":"","tools":[]},"n_available":3}"#;
+        let list: ListShown = serde_json::from_str(json).unwrap();
+        assert_eq!(list.selection, None);
+    }
 }

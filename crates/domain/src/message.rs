@@ -13,6 +13,9 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::edit;
+use crate::request_hints::RequestHints;
+
 /// An identifier that a peer chose: the `id` of a request or a `progressToken`.
 ///
 /// Strings and numbers are different identifiers even when they print alike (`1`, `"1"`).
@@ -147,6 +150,7 @@ pub struct Message {
     parts: Vec<Envelope>,
     is_batch: bool,
     param_headers: Option<Arc<[ParamHeader]>>,
+    hints: Option<Arc<RequestHints>>,
 }
 
 /// A header `Mcp-Param-*` that travels with a request over HTTP: its name, and its value as it is
@@ -201,6 +205,7 @@ impl Message {
                 parts,
                 is_batch: false,
                 param_headers: None,
+                hints: None,
             });
         }
         let members: Vec<&RawValue> = serde_json::from_str(text).map_err(MessageError::NotJson)?;
@@ -219,6 +224,7 @@ impl Message {
             parts,
             is_batch: true,
             param_headers: None,
+            hints: None,
         })
     }
 
@@ -357,6 +363,42 @@ impl Message {
         self
     }
 
+    /// Returns what the client says about the request beside the protocol, as far as it was read.
+    #[must_use]
+    pub fn hints(&self) -> &RequestHints {
+        self.hints
+            .as_deref()
+            .unwrap_or_else(|| RequestHints::none())
+    }
+
+    /// Returns the same message with these hints. Every edit keeps them.
+    #[must_use]
+    pub fn with_hints(mut self, hints: RequestHints) -> Self {
+        self.hints = Some(Arc::new(hints));
+        self
+    }
+
+    /// Returns the same message with `params` of each request and notification as `change` makes
+    /// it of their JSON text, unless it returns `None`.
+    #[must_use]
+    pub fn with_each_params(&self, change: impl Fn(&str) -> Option<String>) -> Self {
+        let with_method = self.parts.iter().filter(|part| part.method.is_some());
+        let changed = with_method.filter_map(|part| {
+            let at = part.params_at.clone()?;
+            Some((at.clone(), change(self.text(Some(&at))?)?))
+        });
+        let changed: Vec<(Range<usize>, String)> = changed.collect();
+        let (Some((first, _)), Ok(text)) = (changed.first(), std::str::from_utf8(&self.raw)) else {
+            return self.clone();
+        };
+        let edits: Vec<_> = changed
+            .iter()
+            .map(|(at, params)| (at.clone(), params.as_str()))
+            .collect();
+        let edited = edit::spliced(text, &edits);
+        self.spliced(first.start..self.raw.len(), &edited[first.start..])
+    }
+
     /// Returns the same message as if nobody had said anything about headers `Mcp-Param-*`: those
     /// that it came with are of another request than the one that it became.
     #[must_use]
@@ -385,6 +427,7 @@ impl Message {
             |_| self.clone(),
             |message| Self {
                 param_headers: self.param_headers.clone(),
+                hints: self.hints.clone(),
                 ..message
             },
         )

@@ -185,6 +185,7 @@ macro_rules! usage_store_contract {
                 ]
                 lists_shown: [
                     a_list_is_read_as_it_was_shown,
+                    how_a_list_was_chosen_is_read,
                     the_newest_lists_of_a_session_come_oldest_first,
                     of_one_moment_the_first_list_is_kept,
                 ]
@@ -275,6 +276,7 @@ macro_rules! usage_store_contract {
                     topics_that_were_never_changed_have_number_zero,
                     each_change_makes_the_number_of_its_topic_higher,
                     removing_a_client_with_overrides_is_a_change,
+                    removing_a_client_with_epochs_is_a_change,
                 ]
                 maintenance: [
                     counts_are_made_anew_from_the_rows,
@@ -289,6 +291,8 @@ macro_rules! usage_store_contract {
                     what_belongs_to_a_session_goes_with_it,
                     a_call_in_flight_goes_like_any_other,
                     what_is_not_of_a_session_stays,
+                    epochs_of_work_sessions_grow_old,
+                    sets_of_tools_stay_as_long_as_they_are_needed,
                     a_sound_store_has_no_findings,
                     a_task_has_one_holder_at_a_time,
                     a_task_is_free_when_its_guard_is_dropped,

@@ -25,6 +25,15 @@ const WORK_SESSIONS: Statement = Statement {
             SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
+const LIST_EPOCHS: Statement = Statement {
+    table: "list_epochs",
+    sqlite: "DELETE FROM list_epochs WHERE client IN (SELECT unhex(value) FROM json_each(?1))",
+    postgres: "
+        DELETE FROM list_epochs
+        WHERE client = ANY (ARRAY(
+            SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb)))",
+};
+
 const OVERRIDES: Statement = Statement {
     table: "overrides",
     sqlite: "DELETE FROM overrides WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1))",
@@ -83,7 +92,7 @@ async fn forget_what_was_learned(transaction: &mut Transaction) -> Result<(), St
     changes::touch(transaction, Topic::Erasures).await
 }
 
-/// Removes work sessions and overrides; returns how many.
+/// Removes work sessions, epochs and overrides; returns how many.
 async fn delete_decisions(database: &Database, selected: &Selected) -> Result<u64, StoreError> {
     let overrides = selected.overrides(database).await?;
     let overrides: Vec<OverrideId> = overrides.iter().map(|row| row.id).collect();
@@ -91,12 +100,16 @@ async fn delete_decisions(database: &Database, selected: &Selected) -> Result<u6
     let n_work_sessions = transaction
         .execute(&WORK_SESSIONS, &selected.clients)
         .await?;
+    let n_epochs = transaction.execute(&LIST_EPOCHS, &selected.clients).await?;
+    if n_epochs > 0 {
+        changes::touch(&mut transaction, Topic::ListEpochs).await?;
+    }
     let n_overrides = transaction.write(&OVERRIDES, Rows::new(overrides)?).await?;
     if n_overrides > 0 {
         changes::touch(&mut transaction, Topic::Overrides).await?;
     }
     transaction.commit().await?;
-    Ok(n_work_sessions + n_overrides)
+    Ok(n_work_sessions + n_epochs + n_overrides)
 }
 
 /// Removes sessions with all that belongs to them, and makes the counts anew from what is left.

@@ -8,6 +8,7 @@ use riglm_domain::exchange::Exchange;
 use riglm_domain::feedback::Feedback;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::list_shown::ListShown;
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::search::Search;
@@ -20,18 +21,19 @@ use super::rows;
 use super::selected::Selected;
 use crate::database::{Database, Statement};
 use crate::repository::{
-    context, exchange, feedback, invocation, list_shown, recommendation, search, session,
-    work_session,
+    context, exchange, feedback, invocation, list_epoch, list_shown, recommendation, search,
+    session, work_session,
 };
 use crate::value::Micros;
 
 /// How many rows are read at once.
 const PAGE: usize = 500;
 
-/// What a page comes after: an identifier, or a session and what its rows are ordered by.
+/// What a page comes after: an identifier, a scope, or a session and what its rows are ordered by.
 type Place = (String, Value);
 
-/// The place before all rows. No identifier is nil, so that the second part does not matter.
+/// The place before all rows. No identifier is nil, so that the second part does not matter there;
+/// of scopes it tells the first page, since any text may be one.
 fn beginning() -> Place {
     ("00000000-0000-0000-0000-000000000000".into(), json!(0))
 }
@@ -151,12 +153,22 @@ impl Export<'_> {
         .await
     }
 
+    async fn list_epochs(&mut self) -> Result<(), StoreError> {
+        self.kind(&rows::LIST_EPOCHS, |row: list_epoch::Row| {
+            let row = ListEpoch::from(row);
+            let place = (row.scope.clone(), Value::Null);
+            Ok((place, ClientRow::list_epoch(&row)?))
+        })
+        .await
+    }
+
     async fn decisions(&mut self) -> Result<(), StoreError> {
         self.kind(&rows::WORK_SESSIONS, |row: work_session::Row| {
             let row = WorkSession::from(row);
             Ok((by_id(row.id), ClientRow::work_session(&row)?))
         })
         .await?;
+        self.list_epochs().await?;
         if self.is_over {
             return Ok(());
         }

@@ -136,12 +136,16 @@ pub(super) const LISTS_SHOWN: Statement = of_sessions!(
     "session, shown_at",
     [
         "hex(session), principal, shown_at, epoch, policy,
-        (SELECT json(tools) FROM tool_sets WHERE id = tool_set), n_available",
+        (SELECT json(tools) FROM tool_sets WHERE id = tool_set), n_available, mode, is_fallback,
+        reason, (SELECT json(tools) FROM tool_sets WHERE id = pool), shown_tokens,
+        available_tokens",
         "unhex(?1 -> 1 ->> 0, '-'), ?1 -> 1 ->> 1"
     ],
     [
         "session, principal, shown_at, epoch, policy,
-        (SELECT tools::json FROM tool_sets WHERE id = tool_set), n_available",
+        (SELECT tools::json FROM tool_sets WHERE id = tool_set), n_available, mode,
+        is_fallback::int, reason, (SELECT tools::json FROM tool_sets WHERE id = pool),
+        shown_tokens, available_tokens",
         "($1::jsonb -> 1 ->> 0)::uuid, ($1::jsonb -> 1 ->> 1)::bigint"
     ]
 );
@@ -177,6 +181,32 @@ pub(super) const FEEDBACK: Statement = of_sessions!(
     iif(invocation IS NULL, NULL, hex(invocation)), given_at",
     "id, principal, session, upstream, tool, verdict, rating, recommendation, invocation, given_at"
 );
+
+/// By scope. Parameters as for the others.
+pub(super) const LIST_EPOCHS: Statement = Statement {
+    table: "list_epochs",
+    sqlite: "
+        SELECT json_array(
+            scope, epoch, policy, (SELECT json(tools) FROM tool_sets WHERE id = tool_set), began_at,
+            (SELECT json(tools) FROM tool_sets WHERE id = known), mode, reason, search_first,
+            hex(client))
+        FROM list_epochs
+        WHERE +client IN (SELECT unhex(value) FROM json_each(?1 -> 0))
+            AND (?1 -> 1 ->> 1 = 0 OR scope > ?1 -> 1 ->> 0)
+        ORDER BY scope
+        LIMIT ?1 ->> 2",
+    postgres: "
+        SELECT json_build_array(
+            scope, epoch, policy, (SELECT tools::json FROM tool_sets WHERE id = tool_set),
+            began_at, (SELECT tools::json FROM tool_sets WHERE id = known), mode, reason,
+            search_first::int, encode(client, 'hex'))::text
+        FROM list_epochs
+        WHERE client = ANY (ARRAY(
+                SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb -> 0)))
+            AND ($1::jsonb -> 1 ->> 1 = '0' OR scope COLLATE \"C\" > $1::jsonb -> 1 ->> 0)
+        ORDER BY scope COLLATE \"C\"
+        LIMIT ($1::jsonb ->> 2)::bigint",
+};
 
 pub(super) const WORK_SESSIONS: Statement = of_clients!(
     "work_sessions",

@@ -55,8 +55,8 @@ const SESSION_TOOLS: Statement = delete_of_sessions!(
 const LISTS_SHOWN: Statement = delete_of_sessions!(
     "lists_shown",
     "session",
-    " RETURNING json_array(tool_set)",
-    " RETURNING json_build_array(tool_set)::text"
+    " RETURNING json_array(tool_set, pool)",
+    " RETURNING json_build_array(tool_set, pool)::text"
 );
 
 /// Beside the tools that a session used and the lists that it was shown.
@@ -79,7 +79,7 @@ const DECISIONS_LOCK: Statement = Statement {
         WHERE $1 = '[]'",
 };
 
-/// A statement that deletes the sets of tools that fit a condition and that no list is made of.
+/// A statement that deletes the sets of tools that fit a condition and that no list or epoch is made of.
 macro_rules! delete_unused_sets {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -87,14 +87,18 @@ macro_rules! delete_unused_sets {
             sqlite: concat!(
                 "DELETE FROM tool_sets
                 WHERE NOT EXISTS (SELECT 1 FROM lists_shown WHERE tool_set = tool_sets.id)
-                    AND id NOT IN (SELECT tool_set FROM list_epochs)
+                    AND NOT EXISTS (SELECT 1 FROM lists_shown WHERE pool = tool_sets.id)
+                    AND NOT EXISTS (SELECT 1 FROM list_epochs WHERE tool_set = tool_sets.id)
+                    AND NOT EXISTS (SELECT 1 FROM list_epochs WHERE known = tool_sets.id)
                     AND ",
                 $sqlite
             ),
             postgres: concat!(
                 "DELETE FROM tool_sets
                 WHERE NOT EXISTS (SELECT 1 FROM lists_shown WHERE tool_set = tool_sets.id)
-                    AND id NOT IN (SELECT tool_set FROM list_epochs)
+                    AND NOT EXISTS (SELECT 1 FROM lists_shown WHERE pool = tool_sets.id)
+                    AND NOT EXISTS (SELECT 1 FROM list_epochs WHERE tool_set = tool_sets.id)
+                    AND NOT EXISTS (SELECT 1 FROM list_epochs WHERE known = tool_sets.id)
                     AND ",
                 $postgres
             ),
@@ -146,7 +150,7 @@ pub(crate) async fn keep_decisions_out(transaction: &mut Transaction) -> Result<
 pub(crate) struct RemovedSessions {
     /// How many rows of theirs, beside the sessions and the counts.
     pub(crate) n_belongings: u64,
-    /// The sets of tools that they were shown.
+    /// The sets of tools that they were shown, and those that these were chosen from.
     pub(crate) tool_sets: BTreeSet<String>,
 }
 
@@ -164,11 +168,14 @@ pub(crate) async fn remove_sessions(
     for statement in &BELONGINGS {
         removed.n_belongings += transaction.execute(statement, &sessions).await?;
     }
-    let shown: Vec<(String,)> = transaction.rows(&LISTS_SHOWN, &sessions).await?;
+    let shown: Vec<(String, Option<String>)> = transaction.rows(&LISTS_SHOWN, &sessions).await?;
     removed.n_belongings += shown.len() as u64;
-    removed
-        .tool_sets
-        .extend(shown.into_iter().map(|(set,)| set));
+    removed.tool_sets.extend(
+        shown
+            .into_iter()
+            .flat_map(|(set, pool)| [Some(set), pool])
+            .flatten(),
+    );
     forget_tools_of(transaction, sessions, change).await?;
     transaction.execute(&SESSIONS, &sessions).await?;
     Ok(removed)

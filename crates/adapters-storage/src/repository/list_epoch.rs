@@ -1,7 +1,9 @@
 //! Epochs of lists.
 
 use async_trait::async_trait;
+use riglm_domain::canonical::KeyedHash;
 use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_ports::analytics::{ListEpochRepository, StoreError, Topic};
 use serde::Deserialize;
 
@@ -16,30 +18,48 @@ use crate::value::{Micros, saturated};
 const BEGIN: Statement = Statement {
     table: "list_epochs",
     sqlite: "
-        INSERT INTO list_epochs (scope, epoch, policy, tool_set, began_at)
-        VALUES (?1 ->> 0, ?1 ->> 1, ?1 ->> 2, ?1 ->> 3, ?1 ->> 4)
+        INSERT INTO list_epochs (
+            scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client)
+        VALUES (
+            ?1 ->> 0, ?1 ->> 1, ?1 ->> 2, ?1 ->> 3, ?1 ->> 4, ?1 ->> 5, ?1 ->> 6, ?1 ->> 7,
+            ?1 ->> 8, unhex(?1 ->> 9))
         ON CONFLICT (scope) DO UPDATE SET
             epoch = excluded.epoch, policy = excluded.policy, tool_set = excluded.tool_set,
-            began_at = excluded.began_at",
+            began_at = excluded.began_at, known = excluded.known, mode = excluded.mode,
+            reason = excluded.reason, search_first = excluded.search_first,
+            client = excluded.client",
     postgres: "
-        INSERT INTO list_epochs (scope, epoch, policy, tool_set, began_at)
+        INSERT INTO list_epochs (
+            scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client)
         SELECT
-            given ->> 0, (given ->> 1)::bigint, given ->> 2, given ->> 3, (given ->> 4)::bigint
+            given ->> 0, (given ->> 1)::bigint, given ->> 2, given ->> 3, (given ->> 4)::bigint,
+            given ->> 5, given ->> 6, given ->> 7, (given ->> 8)::boolean,
+            decode(given ->> 9, 'hex')
         FROM (SELECT $1::jsonb AS given) AS parameter
         ON CONFLICT (scope) DO UPDATE SET
             epoch = excluded.epoch, policy = excluded.policy, tool_set = excluded.tool_set,
-            began_at = excluded.began_at",
+            began_at = excluded.began_at, known = excluded.known, mode = excluded.mode,
+            reason = excluded.reason, search_first = excluded.search_first,
+            client = excluded.client",
 };
 
 const SELECT: Statement = Statement {
     table: "list_epochs",
     sqlite: "
-        SELECT json_array(scope, epoch, policy, json(tools), began_at)
-        FROM list_epochs JOIN tool_sets ON tool_sets.id = tool_set
+        SELECT json_array(
+            scope, epoch, policy, json(shown.tools), began_at, json(known.tools), mode, reason,
+            search_first, iif(client IS NULL, NULL, hex(client)))
+        FROM list_epochs
+        JOIN tool_sets AS shown ON shown.id = tool_set
+        JOIN tool_sets AS known ON known.id = list_epochs.known
         WHERE scope = ?1 ->> 0",
     postgres: "
-        SELECT json_build_array(scope, epoch, policy, tools::json, began_at)::text
-        FROM list_epochs JOIN tool_sets ON tool_sets.id = tool_set
+        SELECT json_build_array(
+            scope, epoch, policy, shown.tools::json, began_at, known.tools::json, mode, reason,
+            search_first::int, encode(client, 'hex'))::text
+        FROM list_epochs
+        JOIN tool_sets AS shown ON shown.id = tool_set
+        JOIN tool_sets AS known ON known.id = list_epochs.known
         WHERE scope = $1::jsonb ->> 0",
 };
 
@@ -49,7 +69,7 @@ impl ListEpochRepository for Store {
         let scope = &epoch.scope;
         let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
         let known: Option<Row> = transaction.row(&SELECT, &[scope]).await?;
-        let newest = known.as_ref().map_or(0, |known| known.1);
+        let newest = known.as_ref().map_or(0, |known| known.epoch);
         let follows = check_follows(|| format!("scope {scope}"), epoch.epoch, newest);
         match known {
             Some(known) if follows.is_err() => return Ok(known.into()),
@@ -61,8 +81,13 @@ impl ListEpochRepository for Store {
             &epoch.policy,
             epoch.tools.id(),
             Micros(epoch.began_at),
+            epoch.known.id(),
+            epoch.mode,
+            epoch.reason,
+            epoch.search_first,
+            epoch.client,
         );
-        tool_set::write(&mut transaction, [&epoch.tools]).await?;
+        tool_set::write(&mut transaction, [&epoch.tools, &epoch.known]).await?;
         transaction.execute(&BEGIN, &row).await?;
         changes::touch(&mut transaction, Topic::ListEpochs).await?;
         let begun: Option<Row> = transaction.row(&SELECT, &[scope]).await?;
@@ -77,18 +102,34 @@ impl ListEpochRepository for Store {
     }
 }
 
+/// The columns in the order of the statement.
 #[derive(Deserialize)]
-struct Row(String, u64, String, Tools, Micros);
+pub(crate) struct Row {
+    scope: String,
+    epoch: u64,
+    policy: String,
+    tools: Tools,
+    began_at: Micros,
+    known: Tools,
+    mode: SelectionMode,
+    reason: Option<SelectionReason>,
+    search_first: u8,
+    client: Option<KeyedHash>,
+}
 
 impl From<Row> for ListEpoch {
     fn from(row: Row) -> Self {
-        let Row(scope, epoch, policy, tools, began_at) = row;
         Self {
-            scope,
-            epoch,
-            policy,
-            tools: tools.into(),
-            began_at: began_at.0,
+            scope: row.scope,
+            epoch: row.epoch,
+            policy: row.policy,
+            tools: row.tools.into(),
+            known: row.known.into(),
+            mode: row.mode,
+            reason: row.reason,
+            search_first: row.search_first != 0,
+            client: row.client,
+            began_at: row.began_at.0,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use riglm_domain::id::SessionId;
-use riglm_domain::list_shown::ListShown;
+use riglm_domain::list_shown::{
+    ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
+};
 use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{ListShownRepository, StoreError};
 use serde::Deserialize;
@@ -16,19 +18,24 @@ const INSERT: Statement = Statement {
     table: "lists_shown",
     sqlite: "
         INSERT INTO lists_shown (
-            session, shown_at, principal, epoch, policy, tool_set, n_available)
+            session, shown_at, principal, epoch, policy, tool_set, n_available, mode, is_fallback,
+            reason, pool, shown_tokens, available_tokens)
         SELECT
             unhex(value ->> 0, '-'), value ->> 1, value ->> 2, value ->> 3, value ->> 4,
-            value ->> 5, value ->> 6
+            value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10,
+            value ->> 11, value ->> 12
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (session, shown_at) DO NOTHING",
     postgres: "
         INSERT INTO lists_shown (
-            session, shown_at, principal, epoch, policy, tool_set, n_available)
+            session, shown_at, principal, epoch, policy, tool_set, n_available, mode, is_fallback,
+            reason, pool, shown_tokens, available_tokens)
         SELECT
             (value ->> 0)::uuid, (value ->> 1)::bigint, value ->> 2, (value ->> 3)::bigint,
-            value ->> 4, value ->> 5, (value ->> 6)::bigint
+            value ->> 4, value ->> 5, (value ->> 6)::bigint, value ->> 7,
+            (value ->> 8)::boolean, value ->> 9, value ->> 10, (value ->> 11)::bigint,
+            (value ->> 12)::bigint
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (session, shown_at) DO NOTHING",
 };
@@ -37,17 +44,22 @@ const SELECT_NEWEST: Statement = Statement {
     table: "lists_shown",
     sqlite: "
         SELECT json_array(
-            hex(session), principal, shown_at, epoch, policy, json(tools), n_available)
+            hex(session), principal, shown_at, epoch, policy, json(shown.tools), n_available,
+            mode, is_fallback, reason, json(pools.tools), shown_tokens, available_tokens)
         FROM lists_shown
-        JOIN tool_sets ON tool_sets.id = tool_set
+        JOIN tool_sets AS shown ON shown.id = tool_set
+        LEFT JOIN tool_sets AS pools ON pools.id = pool
         WHERE session = unhex(?1 ->> 0, '-')
         ORDER BY shown_at DESC
         LIMIT ?1 ->> 1",
     postgres: "
         SELECT json_build_array(
-            session, principal, shown_at, epoch, policy, tools::json, n_available)::text
+            session, principal, shown_at, epoch, policy, shown.tools::json, n_available,
+            mode, is_fallback::int, reason, pools.tools::json, shown_tokens,
+            available_tokens)::text
         FROM lists_shown
-        JOIN tool_sets ON tool_sets.id = tool_set
+        JOIN tool_sets AS shown ON shown.id = tool_set
+        LEFT JOIN tool_sets AS pools ON pools.id = pool
         WHERE session = ($1::jsonb ->> 0)::uuid
         ORDER BY shown_at DESC
         LIMIT ($1::jsonb ->> 1)::bigint",
@@ -58,8 +70,13 @@ pub(crate) async fn write(
     transaction: &mut Transaction,
     lists: &[&ListShown],
 ) -> Result<(), StoreError> {
-    tool_set::write(transaction, lists.iter().map(|list| &list.tools)).await?;
+    let pools = (lists.iter())
+        .filter_map(|list| list.selection.as_ref())
+        .map(|selection| &selection.pool);
+    let sets: Vec<&ToolSet> = lists.iter().map(|list| &list.tools).chain(pools).collect();
+    tool_set::write(transaction, sets).await?;
     let rows = lists.iter().map(|list| {
+        let selection = list.selection.as_ref();
         (
             list.session,
             Micros(list.shown_at),
@@ -68,6 +85,12 @@ pub(crate) async fn write(
             &list.policy,
             list.tools.id(),
             saturated(list.n_available),
+            selection.map(|selection| selection.mode),
+            selection.map(|selection| selection.is_fallback),
+            selection.and_then(|selection| selection.reason),
+            selection.map(|selection| selection.pool.id()),
+            selection.map(|selection| saturated(selection.shown_tokens)),
+            selection.map(|selection| saturated(selection.available_tokens)),
         )
     });
     transaction.write(&INSERT, Rows::new(rows)?).await?;
@@ -87,20 +110,43 @@ impl ListShownRepository for Store {
     }
 }
 
+/// The columns in the order of the statement.
 #[derive(Deserialize)]
-pub(crate) struct Row(SessionId, Principal, Micros, u64, String, Tools, u64);
+pub(crate) struct Row {
+    session: SessionId,
+    principal: Principal,
+    shown_at: Micros,
+    epoch: u64,
+    policy: String,
+    tools: Tools,
+    n_available: u64,
+    mode: Option<SelectionMode>,
+    is_fallback: Option<u8>,
+    reason: Option<SelectionReason>,
+    pool: Option<Tools>,
+    shown_tokens: Option<u64>,
+    available_tokens: Option<u64>,
+}
 
 impl From<Row> for ListShown {
     fn from(row: Row) -> Self {
-        let Row(session, principal, shown_at, epoch, policy, tools, n_available) = row;
+        let selection = row.mode.zip(row.pool).map(|(mode, pool)| SelectionDetails {
+            mode,
+            is_fallback: row.is_fallback.is_some_and(|is_fallback| is_fallback != 0),
+            reason: row.reason,
+            pool: pool.into(),
+            shown_tokens: row.shown_tokens.unwrap_or(0),
+            available_tokens: row.available_tokens.unwrap_or(0),
+        });
         Self {
-            session,
-            principal,
-            shown_at: shown_at.0,
-            epoch,
-            policy,
-            tools: tools.into(),
-            n_available,
+            session: row.session,
+            principal: row.principal,
+            shown_at: row.shown_at.0,
+            epoch: row.epoch,
+            policy: row.policy,
+            tools: row.tools.into(),
+            n_available: row.n_available,
+            selection,
         }
     }
 }

@@ -10,7 +10,7 @@ use riglm_domain::experiment::{Assignment, ExperimentArm};
 use riglm_domain::id::{AuditId, OverrideId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::learned_state::Snapshot;
 use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ToolSet;
+use riglm_domain::list_shown::{SelectionMode, ToolSet};
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
@@ -95,6 +95,11 @@ async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
             upstream: UpstreamName::parse("up").unwrap(),
             tool: ToolName::from(format!("tool {n}").as_str()),
         }]),
+        known: ToolSet::new(Vec::new()),
+        mode: SelectionMode::Prediction,
+        reason: None,
+        search_first: n == 1,
+        client: None,
         began_at: at,
     };
     let begun = store.begin_epoch(&epoch).await.unwrap();

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::upstream::Exchange;
@@ -143,6 +145,11 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
+        let message = taken_out(message);
+        let ignored = &message.hints().ignored;
+        if !ignored.is_empty() {
+            tracing::debug!("hints of a request are ignored, for their form or size: {ignored:?}");
+        }
         let message = match taken_in(message) {
             Ok(message) => message,
             Err(message) => {
@@ -151,6 +158,7 @@ impl ClientSession {
                 return self.refuse(&message, error).await.map(|()| None);
             }
         };
+        self.note_hint(&message).await;
         if self.is_united() {
             return self.receive_united(message).await;
         }
@@ -158,6 +166,20 @@ impl ClientSession {
         match members.first() {
             Some(only) => only.relay.receive(message).await,
             None => self.receive_united(message).await,
+        }
+    }
+
+    /// Notes what a message says of what is being done, where the client knows of the proxy.
+    async fn note_hint(&self, message: &Message) {
+        let source = IntentSource::Request;
+        let intents = self.shared.intents.as_ref();
+        let Some(intents) = intents.filter(|intents| intents.listens_to(source)) else {
+            return;
+        };
+        if let Some(text) = &message.hints().context {
+            let recorder = &self.shared.recorder;
+            let session = self.caller.row(recorder).await;
+            intents.note(session, source, text, recorder.now());
         }
     }
 

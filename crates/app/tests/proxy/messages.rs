@@ -154,3 +154,22 @@ async fn what_comes_on_the_own_stream_of_a_server_stays_there() {
         Route::Standalone
     );
 }
+
+#[tokio::test]
+async fn what_a_client_says_to_the_proxy_goes_no_further() {
+    let scene = Setup::default().scene();
+    scene.upstream.reply_to("tools/call", r#""result":{}"#);
+    let plain = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"a/b": 1.0}}}"#;
+    let hints = r#","io.github.riglm/session":"job","io.github.riglm/context":"words"}"#;
+    scene
+        .send(&plain.replace("1.0}", &format!("1.0{hints}")))
+        .await;
+    let trace = r#""traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01""#;
+    let traced = plain.replace("1.0", &format!("1.0,{trace}"));
+    scene.send(&traced.replace("\"id\":1", "\"id\":2")).await;
+    let sent = scene.upstream.sent().into_iter();
+    assert_eq!(
+        sent.map(|(_, text)| text).collect::<Vec<_>>(),
+        [plain.to_owned(), traced.replace("\"id\":1", "\"id\":2")]
+    );
+}

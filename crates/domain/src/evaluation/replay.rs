@@ -2,6 +2,7 @@
 //! each with what was forecast of it, and are measured by what they would have listed.
 
 mod conformal;
+mod epoch;
 mod fixed;
 mod policy;
 mod simulation;

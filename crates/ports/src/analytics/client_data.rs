@@ -9,6 +9,7 @@ use riglm_domain::exchange::Exchange;
 use riglm_domain::feedback::Feedback;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::InvocationSummary;
+use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::list_shown::ListShown;
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::search::Search;
@@ -29,7 +30,7 @@ pub struct ClientSelector(pub String);
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientRow {
     /// The kind of row: `session`, `call`, `exchange`, `tools_listed`, `list_shown`, `search`,
-    /// `context`, `recommendation`, `feedback`, `work_session`, `override`.
+    /// `context`, `recommendation`, `feedback`, `work_session`, `list_epoch`, `override`.
     pub kind: &'static str,
     /// A JSON object of its columns by name.
     pub row: Value,
@@ -37,7 +38,7 @@ pub struct ClientRow {
 
 impl ClientRow {
     /// The kinds of rows, in the order in which they are handed out.
-    pub const KINDS: [&'static str; 11] = [
+    pub const KINDS: [&'static str; 12] = [
         "session",
         "call",
         "exchange",
@@ -48,6 +49,7 @@ impl ClientRow {
         "recommendation",
         "feedback",
         "work_session",
+        "list_epoch",
         "override",
     ];
 
@@ -160,6 +162,15 @@ impl ClientRow {
         Self::new("work_session", work_session)
     }
 
+    /// Returns the row of an epoch of a list that the client alone is shown.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::session`].
+    pub fn list_epoch(epoch: &ListEpoch) -> Result<Self, StoreError> {
+        Self::new("list_epoch", epoch)
+    }
+
     /// Returns the row of an override.
     ///
     /// # Errors
@@ -200,13 +211,13 @@ pub struct Deleted {
 
 /// Hands out and removes what is stored of clients.
 ///
-/// To a client belong its sessions with everything that names one of them, its work sessions, and
-/// the overrides whose scope is the client, by its keyed hash, or one of its sessions.
+/// To a client belong its sessions with everything that names one of them, its work sessions, the
+/// epochs of lists that it alone is shown, and the overrides whose scope is the client, by its keyed hash, or one of its sessions.
 #[async_trait]
 pub trait ClientData: Send + Sync + fmt::Debug {
     /// Gives all rows of the clients to `take`, kind by kind in the order of [`ClientRow::kind`],
-    /// each kind by identifier, or else by session and page or moment; nothing for a client that is not known. Ends early when `take`
-    /// returns `false`.
+    /// each kind by identifier or scope, or else by session and page or moment; nothing for a
+    /// client that is not known. Ends early when `take` returns `false`.
     ///
     /// # Errors
     ///
@@ -219,7 +230,8 @@ pub trait ClientData: Send + Sync + fmt::Debug {
 
     /// Removes all rows of the clients and what they contributed to the counts. Afterwards nothing
     /// of them is found in the files of the database either, as far as it has files of its own.
-    /// Other clients keep all of theirs. Where any session is removed, all snapshots of what was
+    /// Other clients keep all of theirs. Where any epoch is removed,
+    /// [`Topic::ListEpochs`](super::Topic::ListEpochs) changes. Where any session is removed, all snapshots of what was
     /// learned go with it, and [`Topic::Erasures`](super::Topic::Erasures) changes: who learned from
     /// calls learns anew from those that are left.
     ///

@@ -9,6 +9,10 @@ use super::StoreError;
 
 /// Keeps the epoch of each scope, on which all processes agree. Every new one changes
 /// [`Topic::ListEpochs`](super::Topic::ListEpochs).
+///
+/// Epochs of work sessions and of clients may be removed
+/// ([`Maintenance::purge`](super::Maintenance::purge),
+/// [`ClientData::delete`](super::ClientData::delete)): their scope begins with epoch 1 again.
 #[async_trait]
 pub trait ListEpochRepository: Send + Sync + fmt::Debug {
     /// Begins an epoch unless it has begun; returns the epoch that holds. The first epoch of a

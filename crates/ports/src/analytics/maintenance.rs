@@ -4,6 +4,8 @@ use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+#[cfg(doc)]
+use riglm_domain::list_epoch::ListEpoch;
 
 use super::StoreError;
 
@@ -79,7 +81,8 @@ pub trait Maintenance: Send + Sync + fmt::Debug {
     /// and none of their calls is left, with all that belongs to them: what was listed to them,
     /// and what they used, goes with them and not before. What a session used whose beginning is
     /// not recorded goes with the last of its calls. A call in flight goes like any other. Work
-    /// sessions are as old as their last activity. Tool definitions, overrides, audit entries,
+    /// sessions are as old as their last activity. Epochs of lists are as old as their beginning
+    /// where their scope begins with [`ListEpoch::WORK_SCOPE`], and all others stay. Tool definitions, overrides, audit entries,
     /// weights and assignments stay.
     ///
     /// # Errors

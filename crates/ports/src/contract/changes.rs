@@ -1,5 +1,6 @@
 //! The clauses of [`ChangeFeed`](crate::analytics::ChangeFeed).
 
+use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::record::Record;
 use riglm_domain::tool_override::OverrideScope;
 
@@ -66,4 +67,27 @@ pub async fn removing_a_client_with_overrides_is_a_change(store: &impl UsageStor
         .map(|(topic, _)| *topic)
         .collect();
     assert_eq!(changed, [Topic::Overrides, Topic::Erasures]);
+}
+
+/// Removing a client is a change of epochs where it had some of its own, and of nothing else
+/// without sessions.
+pub async fn removing_a_client_with_epochs_is_a_change(store: &impl UsageStore) {
+    let client = session(run(1), 1).client;
+    let epoch = ListEpoch {
+        client: Some(client),
+        ..list_epoch("work:a", 1, &["a"])
+    };
+    store.begin_epoch(&epoch).await.unwrap();
+    let clients = ClientSelector(client.to_string());
+    for expected in [&[Topic::ListEpochs][..], &[]] {
+        let before = store.revisions().await.unwrap();
+        store.delete(&clients).await.unwrap();
+        let after = store.revisions().await.unwrap();
+        let changed = Topic::ALL.iter().zip(before.iter().zip(after));
+        let changed: Vec<Topic> = changed
+            .filter(|(_, (before, after))| after > before)
+            .map(|(topic, _)| *topic)
+            .collect();
+        assert_eq!(changed, expected);
+    }
 }

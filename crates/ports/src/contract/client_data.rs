@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::{InvocationSummary, Outcome};
+use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::record::Record;
 use riglm_domain::session::{ClientInfo, Session};
 use riglm_domain::tool_override::{OverrideScope, ToolOverride};
@@ -13,8 +14,8 @@ use serde_json::Value;
 use super::UsageStore;
 use super::records::everything;
 use super::scene::{
-    apply, audit, call, closed, context, end, exchange, exclusion, feedback, hash, list_shown,
-    moment, page, recommendation, run, search, session, snapshot, tokens, work_session,
+    apply, audit, call, closed, context, end, exchange, exclusion, feedback, hash, list_epoch,
+    list_shown, moment, page, recommendation, run, search, session, snapshot, tokens, work_session,
 };
 use crate::analytics::{ClientRow, ClientSelector, Deleted, Topic};
 use crate::fake::MemoryStore;
@@ -69,6 +70,7 @@ pub async fn rows_have_their_columns(store: &impl UsageStore) {
             "work_session",
             &["id", "client", "started_at", "last_active_at"],
         ),
+        ("list_epoch", &["scope", "client", "tools", "known", "mode"]),
         ("override", &["id", "tool", "action", "scope"]),
     ] {
         let row = rows.iter().find(|row| row.kind == kind).unwrap();
@@ -155,6 +157,9 @@ pub async fn all_rows_of_a_removed_client_are_gone(store: &impl UsageStore) {
         assert!(!text.contains(&session.id.to_string()), "{text}");
     }
     assert_eq!(store.work_sessions(9).await.unwrap(), []);
+    for epoch in epochs(&client, 10) {
+        assert_eq!(store.list_epoch(&epoch.scope).await.unwrap(), None);
+    }
     assert_eq!(store.overrides(moment(9)).await.unwrap(), []);
 }
 
@@ -173,6 +178,8 @@ pub async fn other_clients_keep_all_of_theirs(store: &impl UsageStore) {
     for row in &others {
         store.set_override(row, &audit(1)).await.unwrap();
     }
+    let shared = list_epoch(&one.client.to_string(), 1, &["a"]);
+    store.begin_epoch(&shared).await.unwrap();
     let entries = store.entries(99).await.unwrap();
     delete(store, &one.client.to_string()).await;
     let expected = everything(&never).await;
@@ -184,6 +191,8 @@ pub async fn other_clients_keep_all_of_theirs(store: &impl UsageStore) {
         assert!(left.contains(row), "{row:?}");
     }
     assert_eq!(store.entries(99).await.unwrap(), entries);
+    let left = store.list_epoch(&shared.scope).await.unwrap();
+    assert_eq!(left, Some(shared));
     assert_eq!(store.check().await.unwrap(), []);
 }
 
@@ -273,6 +282,14 @@ fn going(client: &Session, first: u8) -> WorkSession {
     }
 }
 
+/// Epochs of odd scopes that the client alone has.
+fn epochs(client: &Session, first: u8) -> [ListEpoch; 2] {
+    ["", "work:ä \u{0}'"].map(|scope| ListEpoch {
+        client: Some(client.client),
+        ..list_epoch(&format!("{scope}{first}"), 1, &["a"])
+    })
+}
+
 /// Stores rows of every kind for a client, with identifiers and moments from `first` on.
 async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
     let [ended, open] = sessions(client, first);
@@ -306,6 +323,9 @@ async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
     let going = going(client, first);
     let resolved = store.resolve_work_session(&going, Duration::ZERO).await;
     assert_eq!(resolved.unwrap(), going);
+    for epoch in epochs(client, first) {
+        store.begin_epoch(&epoch).await.unwrap();
+    }
     for row in overrides(client, open.id, first) {
         store.set_override(&row, &audit(first)).await.unwrap();
     }
@@ -341,6 +361,7 @@ fn expected_rows(client: &Session, first: u8) -> Vec<ClientRow> {
         ClientRow::feedback(&feedback(ended.id, first + 1, "a")),
         ClientRow::work_session(&going(client, first)),
     ];
+    rows.extend(epochs(client, first).iter().map(ClientRow::list_epoch));
     let overrides = overrides(client, open.id, first);
     rows.extend(overrides.iter().map(ClientRow::tool_override));
     rows.into_iter().map(Result::unwrap).collect()

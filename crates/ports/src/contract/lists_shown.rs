@@ -1,6 +1,6 @@
 //! The clauses of [`ListShownRepository`](crate::analytics::ListShownRepository).
 
-use riglm_domain::list_shown::ToolSet;
+use riglm_domain::list_shown::{SelectionDetails, SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::record::Record;
 
 use super::UsageStore;
@@ -13,9 +13,34 @@ pub async fn a_list_is_read_as_it_was_shown(store: &impl UsageStore) {
     let mut empty = list_shown(id, 3);
     empty.tools = ToolSet::new(Vec::new());
     (empty.epoch, empty.n_available) = (0, 0);
-    let records = [&full, &empty].map(|list| Record::ListShown(list.clone()));
+    let mut plain = list_shown(id, 4);
+    plain.selection = None;
+    let records = [&full, &empty, &plain].map(|list| Record::ListShown(list.clone()));
     apply(store, &records).await;
-    assert_eq!(store.lists_shown(id, 9).await.unwrap(), [full, empty]);
+    let read = store.lists_shown(id, 9).await.unwrap();
+    assert_eq!(read, [full, empty, plain]);
+}
+
+/// How a list was chosen is read as it was recorded, in every way in which one can be.
+pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let mut lists = Vec::new();
+    let reasons = SelectionReason::ALL.into_iter().map(Some).chain([None]);
+    for (n, (mode, reason)) in (2..).zip(SelectionMode::ALL.into_iter().cycle().zip(reasons)) {
+        let mut list = list_shown(id, n);
+        list.selection = Some(SelectionDetails {
+            mode,
+            is_fallback: n % 2 == 0,
+            reason,
+            pool: ToolSet::new(Vec::new()),
+            shown_tokens: n.into(),
+            available_tokens: 0,
+        });
+        lists.push(list);
+    }
+    let records: Vec<_> = lists.iter().cloned().map(Record::ListShown).collect();
+    apply(store, &records).await;
+    assert_eq!(store.lists_shown(id, 99).await.unwrap(), lists);
 }
 
 /// The newest lists of the session by moment come back, oldest first, and no others.

@@ -4,6 +4,8 @@ use futures_util::future::join;
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::Outcome;
+use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::list_shown::ToolSet;
 use riglm_domain::record::Record;
 use riglm_domain::session::Session;
 use riglm_domain::tool_override::OverrideScope;
@@ -13,8 +15,8 @@ use super::counting::purge_in_steps;
 use super::records::{counts, everything, one_of_each};
 use super::scene::{
     apply, assignment, audit, call, call_of, calls, closed, context, end, exchange, exclusion,
-    feedback, list_shown, moment, page, recommendation, run, search, session, weights,
-    work_session,
+    feedback, list_epoch, list_shown, moment, page, recommendation, run, search, session, tool,
+    weights, work_session,
 };
 use crate::analytics::{MaintenanceTask, Purged};
 
@@ -257,6 +259,68 @@ pub async fn what_is_not_of_a_session_stays(store: &impl UsageStore) {
     assert_eq!(store.entries(9).await.unwrap(), [audit(1), audit(2)]);
     assert_eq!(store.used_weights("r").await.unwrap(), Some(weights));
     assert_eq!(store.assignments("colour").await.unwrap(), [assigned]);
+}
+
+/// Epochs of work sessions go when they began before the moment; those of all other scopes stay.
+pub async fn epochs_of_work_sessions_grow_old(store: &impl UsageStore) {
+    let scopes = [
+        "work:old", "work:", "work:new", "shared:a", "Work:a", "workshop", " work:a",
+    ];
+    for scope in scopes {
+        let began_at = moment(if scope == "work:new" { 60 } else { 20 });
+        let epoch = ListEpoch {
+            began_at,
+            ..list_epoch(scope, 1, &["a"])
+        };
+        store.begin_epoch(&epoch).await.unwrap();
+    }
+    let purged = store.purge(moment(60), 1).await.unwrap();
+    assert_eq!((purged.n_others, purged.is_done), (1, false));
+    purge_in_steps(store, moment(60), 1).await;
+    for scope in scopes {
+        let is_gone = ["work:old", "work:"].contains(&scope);
+        let read = store.list_epoch(scope).await.unwrap();
+        assert_eq!(read.is_none(), is_gone, "{scope}");
+    }
+    let again = list_epoch("work:old", 1, &["b"]);
+    assert_eq!(store.begin_epoch(&again).await.unwrap(), again);
+}
+
+/// A set of tools is there as long as a list or an epoch shows it or was chosen from it, whatever
+/// else goes that had it.
+pub async fn sets_of_tools_stay_as_long_as_they_are_needed(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let [one, two, three] = ["one", "two", "three"].map(|name| ToolSet::new(vec![tool(name)]));
+    let shown = |n, tools: &ToolSet, pool: &ToolSet| {
+        let mut list = list_shown(id, n);
+        list.tools = tools.clone();
+        list.selection.as_mut().unwrap().pool = pool.clone();
+        list
+    };
+    let begun = |scope: &str, began_at, tools: &ToolSet, known: &ToolSet| ListEpoch {
+        tools: tools.clone(),
+        known: known.clone(),
+        began_at,
+        ..list_epoch(scope, 1, &[])
+    };
+    // Each set is the pool, the choice or what was known of something that stays.
+    let kept = [shown(60, &two, &one), shown(61, &one, &two)];
+    let epoch = begun("work:kept", moment(60), &two, &three);
+    let old = [
+        shown(10, &one, &three),
+        shown(11, &three, &one),
+        shown(12, &two, &two),
+    ];
+    for list in kept.iter().chain(&old) {
+        apply(store, &[Record::ListShown(list.clone())]).await;
+    }
+    store.begin_epoch(&epoch).await.unwrap();
+    let going = begun("work:old", moment(9), &three, &one);
+    store.begin_epoch(&going).await.unwrap();
+    purge_in_steps(store, moment(60), 1).await;
+    assert_eq!(store.lists_shown(id, 9).await.unwrap(), kept);
+    assert_eq!(store.list_epoch("work:kept").await.unwrap(), Some(epoch));
+    assert_eq!(store.check().await.unwrap(), []);
 }
 
 /// Nothing is wrong with a sound store, and looking changes nothing.

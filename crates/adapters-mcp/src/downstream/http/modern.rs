@@ -13,19 +13,17 @@ mod exchanges;
 mod link;
 mod names;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use riglm_domain::edit;
 use riglm_domain::mcp_header::PROTOCOL_VERSION;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Revision;
+use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_domain::scan::unescaped;
 
 use super::port::Port;
 use super::{reply, streamable};
@@ -35,10 +33,6 @@ pub(super) use clients::Clients;
 
 /// What the ids begin with that the proxy gives away itself.
 const OWN_IDS: &str = "riglm.c:";
-/// The header by which a client asks for a session of its own.
-const SESSION_LABEL: &str = "x-riglm-session";
-/// The entry of `_meta` by which a client asks for a session of its own.
-const SESSION_LABEL_META: &str = "io.github.riglm/session";
 
 /// Returns whether the header with the revision names one of this kind.
 pub(super) fn is_named_in(headers: &HeaderMap) -> bool {
@@ -83,7 +77,7 @@ pub(super) async fn post(
     let is_request = envelope.kind() == Kind::Request;
     let is_listen = envelope.method() == Some("subscriptions/listen");
     let is_cancellation = envelope.method() == Some("notifications/cancelled");
-    let prepared = prepare(principal, headers, message);
+    let prepared = prepare(principal, headers, &message);
     let (key, message) = prepared.map_err(|error| Box::new(refused(&error, id.as_ref())))?;
     if is_cancellation {
         // The end of a stream is what cancels here. Ids alone do not tell whose request is meant:
@@ -117,29 +111,19 @@ pub(super) async fn post(
 fn prepare(
     principal: &Principal,
     headers: &HeaderMap,
-    message: Message,
+    message: &Message,
 ) -> Result<(ClientKey, Message), RpcError> {
     let params = message
         .single()
         .and_then(|envelope| message.params(envelope));
     let meta = RequestMeta::read(params);
-    check::message(headers, &message, &meta)?;
+    check::message(headers, message, &meta)?;
     let param_headers = check::param_headers(headers)?;
-    let said = params.and_then(|params| edit::meta(params, SESSION_LABEL_META));
-    let label = match headers.get(SESSION_LABEL) {
-        Some(value) => Some(String::from_utf8_lossy(value.as_bytes())),
-        None => said.map(|json| unescaped(json).unwrap_or(Cow::Borrowed(json))),
-    };
-    let key = ClientKey::new(principal, meta.client_info, label.as_deref());
-    // What is meant for the proxy ends here.
-    let rest = said
-        .and(params)
-        .map(|params| edit::without_meta(params, SESSION_LABEL_META));
-    let message = match rest {
-        Some(rest) => message.with_params(&rest),
-        None => message,
-    };
-    Ok((key, message.with_param_headers(param_headers)))
+    let taken = taken_out(message.clone());
+    // By this key a client asks for a session of its own.
+    let label = taken.hints().session.as_deref();
+    let key = ClientKey::new(principal, meta.client_info, label);
+    Ok((key, taken.with_param_headers(param_headers)))
 }
 
 fn refused(error: &RpcError, id: Option<&RequestId>) -> Response {

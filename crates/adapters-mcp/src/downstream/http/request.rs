@@ -7,11 +7,14 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
+use riglm_domain::request_hints::{
+    CONTEXT_HEADER, RequestHints, SESSION_HEADER, TOKEN_BUDGET_HEADER,
+};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::port::Port;
@@ -40,12 +43,7 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Box::new(reply::invalid(status, text)));
     }
-    let values = |name| {
-        headers
-            .get_all(name)
-            .iter()
-            .map(http::HeaderValue::as_bytes)
-    };
+    let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let target = head.uri.authority().map(http::uri::Authority::as_str);
     if let Err(refused) = port
         .admission
@@ -126,10 +124,23 @@ pub(super) async fn message(
             return Err(Box::new(reply::invalid(StatusCode::REQUEST_TIMEOUT, text)));
         }
     };
-    Message::parse(&bytes).map_err(|source| {
+    let message = Message::parse(&bytes).map_err(|source| {
         let (error, id): (RpcError, Option<RequestId>) = unreadable(source);
         Box::new(reply::error(StatusCode::BAD_REQUEST, &error, id.as_ref()))
+    })?;
+    Ok(match hints(headers) {
+        Some(hints) => message.with_hints(hints),
+        None => message,
     })
+}
+
+/// Returns what the headers that are meant for the proxy say; `None` where there are none.
+fn hints(headers: &HeaderMap) -> Option<RequestHints> {
+    let value = |name| headers.get(name).map(HeaderValue::as_bytes);
+    let [session, context, budget] =
+        [SESSION_HEADER, CONTEXT_HEADER, TOKEN_BUDGET_HEADER].map(value);
+    let has_any = session.or(context).or(budget).is_some();
+    has_any.then(|| RequestHints::of_headers(session, context, budget))
 }
 
 enum BodyError {

@@ -14,20 +14,22 @@ macro_rules! count {
             sqlite: concat!(
                 "SELECT json_array(count(*)) FROM ",
                 $table,
-                " WHERE ?1 = '[]' AND ",
-                $condition
+                " WHERE ?1 = '[]' AND (",
+                $condition,
+                ")"
             ),
             postgres: concat!(
                 "SELECT json_build_array(count(*))::text FROM ",
                 $table,
-                " WHERE $1 = '[]' AND ",
-                $condition
+                " WHERE $1 = '[]' AND (",
+                $condition,
+                ")"
             ),
         }
     };
 }
 
-const COUNTS: [(Statement, &str); 4] = [
+const COUNTS: [(Statement, &str); 6] = [
     (
         count!("invocations", "(outcome IS NULL) <> (duration_us IS NULL)"),
         "have half an end",
@@ -50,10 +52,26 @@ const COUNTS: [(Statement, &str); 4] = [
     ),
     (
         count!(
+            "lists_shown",
+            "(pool IS NULL) <> (mode IS NULL)
+                OR pool IS NOT NULL
+                    AND NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = lists_shown.pool)"
+        ),
+        "were chosen from sets of tools that are missing",
+    ),
+    (
+        count!(
             "list_epochs",
             "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = list_epochs.tool_set)"
         ),
         "are made of sets of tools that are missing",
+    ),
+    (
+        count!(
+            "list_epochs",
+            "NOT EXISTS (SELECT 1 FROM tool_sets WHERE id = list_epochs.known)"
+        ),
+        "were chosen from sets of tools that are missing",
     ),
 ];
 

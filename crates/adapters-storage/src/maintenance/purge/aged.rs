@@ -20,6 +20,7 @@ pub(super) enum Kind {
     Recommendation,
     Feedback,
     WorkSession,
+    ListEpoch,
 }
 
 /// An old row.
@@ -28,9 +29,13 @@ pub(super) struct Aged {
     /// The microsecond that it is of.
     at: i64,
     pub(super) kind: Kind,
-    /// What identifies it; the session of a list that was shown, together with `at`.
+    /// What identifies it: an identifier, the scope of an epoch, or the session of a list that was
+    /// shown, together with `at`.
     pub(super) id: String,
 }
+
+/// The sets of tools that a row names.
+type Sets = (String, Option<String>);
 
 /// A statement that selects the oldest rows. Identifiers begin with the millisecond in which they
 /// were made, so that their index leads to the oldest rows. Parameters: what identifiers of old
@@ -120,7 +125,24 @@ macro_rules! delete_by_id {
     };
 }
 
-const SELECT: [(Kind, Statement); 8] = [
+/// Epochs of work sessions; all others stay. The scopes begin with `ListEpoch::WORK_SCOPE`.
+const SELECT_EPOCHS: Statement = Statement {
+    table: "list_epochs",
+    sqlite: "
+        SELECT json_array(began_at, scope)
+        FROM list_epochs
+        WHERE substr(scope, 1, 5) = 'work:' AND began_at < ?1 ->> 1
+        ORDER BY began_at, scope
+        LIMIT ?1 ->> 2",
+    postgres: "
+        SELECT json_build_array(began_at, scope)::text
+        FROM list_epochs
+        WHERE substr(scope, 1, 5) = 'work:' AND began_at < ($1::jsonb ->> 1)::bigint
+        ORDER BY began_at, scope
+        LIMIT ($1::jsonb ->> 2)::bigint",
+};
+
+const SELECT: [(Kind, Statement); 9] = [
     (Kind::Call, select_by_id!("invocations", "started_at")),
     (Kind::Exchange, select_by_id!("exchanges", "started_at")),
     (
@@ -138,6 +160,7 @@ const SELECT: [(Kind, Statement); 8] = [
         Kind::WorkSession,
         select_by_time!("work_sessions", "last_active_at", "id"),
     ),
+    (Kind::ListEpoch, SELECT_EPOCHS),
 ];
 
 const DELETE: [(Kind, Statement); 6] = [
@@ -155,13 +178,25 @@ const DELETE_LISTS_SHOWN: Statement = Statement {
         DELETE FROM lists_shown
         WHERE (session, shown_at) IN (
             SELECT unhex(value ->> 0, '-'), value ->> 1 FROM jsonb_each(?1))
-        RETURNING json_array(tool_set)",
+        RETURNING json_array(tool_set, pool)",
     postgres: "
         DELETE FROM lists_shown
         WHERE (session, shown_at) IN (
             SELECT (value ->> 0)::uuid, (value ->> 1)::bigint
             FROM jsonb_array_elements($1::jsonb))
-        RETURNING json_build_array(tool_set)::text",
+        RETURNING json_build_array(tool_set, pool)::text",
+};
+
+const DELETE_EPOCHS: Statement = Statement {
+    table: "list_epochs",
+    sqlite: "
+        DELETE FROM list_epochs
+        WHERE scope IN (SELECT value FROM json_each(?1))
+        RETURNING json_array(tool_set, known)",
+    postgres: "
+        DELETE FROM list_epochs
+        WHERE scope = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text($1::jsonb)))
+        RETURNING json_build_array(tool_set, known)::text",
 };
 
 /// Returns the `limit` oldest rows that are older than `before`, oldest first.
@@ -190,7 +225,8 @@ pub(super) async fn oldest(
     Ok(aged)
 }
 
-/// Removes the rows but for calls. Returns the sets of tools that the lists were made of.
+/// Removes the rows but for calls. Returns the sets of tools that the lists and epochs were made of
+/// and chosen from.
 pub(super) async fn remove(
     transaction: &mut Transaction,
     rows: &[Aged],
@@ -203,6 +239,15 @@ pub(super) async fn remove(
     let lists: Vec<_> = of_kind(Kind::ListShown)
         .map(|row| (&row.id, row.at))
         .collect();
-    let sets: Vec<(String,)> = transaction.rows(&DELETE_LISTS_SHOWN, &lists).await?;
-    Ok(sets.into_iter().map(|(set,)| set).collect())
+    let scopes: Vec<&String> = of_kind(Kind::ListEpoch).map(|row| &row.id).collect();
+    let mut sets = BTreeSet::new();
+    for rows in [
+        transaction
+            .rows::<Sets>(&DELETE_LISTS_SHOWN, &lists)
+            .await?,
+        transaction.rows::<Sets>(&DELETE_EPOCHS, &scopes).await?,
+    ] {
+        sets.extend(rows.into_iter().flat_map(|(set, other)| [Some(set), other]));
+    }
+    Ok(sets.into_iter().flatten().collect())
 }

@@ -229,7 +229,8 @@ pub(super) fn alone(message: &Message, envelope: &Envelope) -> Option<Message> {
         id.to_json(),
         serde_json::Value::from(method)
     );
-    Message::from_text(text).ok()
+    let alone = Message::from_text(text).ok()?;
+    Some(alone.with_hints(message.hints().clone()))
 }
 
 /// Returns a batch without the requests with these ids, each part in its own text; `None` if

@@ -106,6 +106,7 @@ fn of_policy(metrics: &ListMetrics) -> Value {
         "searches_per_session": rounded(metrics.searches_per_session),
         "changes_per_session": rounded(metrics.changes_per_session),
         "cost_vs_all": rounded(metrics.cost_vs_all),
+        "dearer_sessions": rounded(metrics.dearer_sessions),
     })
 }
 

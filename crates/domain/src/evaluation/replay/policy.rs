@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedPolicy {
+    /// As the proxy lists by default: chosen at the first call of a session by what tools cost and
+    /// save, and left as it is; everything where that does not pay or little is known.
+    Epoch,
     /// The most likely tools at the first call of a session, for the whole session. What is not
     /// listed is found by a search.
     Static,
@@ -26,13 +29,14 @@ pub enum SimulatedPolicy {
 /// A text is no name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no list policy: there are static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
+    "{0:?} is no list policy: there are epoch, static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
 )]
 pub struct ListPolicyError(String);
 
 impl SimulatedPolicy {
     /// The policies that are compared when none is chosen.
-    pub const DEFAULT: [Self; 8] = [
+    pub const DEFAULT: [Self; 9] = [
+        Self::Epoch,
         Self::Static,
         Self::StaticInline,
         Self::Rerank,
@@ -47,6 +51,7 @@ impl SimulatedPolicy {
 impl fmt::Display for SimulatedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Epoch => f.write_str("epoch"),
             Self::Static => f.write_str("static"),
             Self::StaticInline => f.write_str("static+inline"),
             Self::Rerank => f.write_str("rerank"),
@@ -62,6 +67,7 @@ impl FromStr for SimulatedPolicy {
     fn from_str(name: &str) -> Result<Self, ListPolicyError> {
         let unknown = || ListPolicyError(name.chars().take(64).collect());
         match name {
+            "epoch" => Ok(Self::Epoch),
             "static" => Ok(Self::Static),
             "static+inline" => Ok(Self::StaticInline),
             "rerank" => Ok(Self::Rerank),

@@ -3,6 +3,7 @@
 use super::super::Forecast;
 use super::super::prediction::{as_f64, ratio};
 use super::conformal::ConformalRule;
+use super::epoch::EpochRule;
 use super::fixed::{RerankRule, StaticRule};
 use super::policy::SimulatedPolicy;
 use super::sticky::StickyRule;
@@ -55,6 +56,8 @@ pub struct ListMetrics {
     pub changes_per_session: f64,
     /// The price of all prompts in terms of that of showing everything; 1 is as expensive.
     pub cost_vs_all: f64,
+    /// The share of sessions whose prompts cost more than with everything shown.
+    pub dearer_sessions: f64,
 }
 
 /// A policy at work on calls that were made.
@@ -76,6 +79,16 @@ pub struct ListSimulation {
     n_searches: u64,
     n_changes: u64,
     n_listed: u64,
+    /// The price of the sessions before the running one.
+    cost: f64,
+    running: Running,
+    n_dearer: u64,
+}
+
+/// What the running session costs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Running {
+    n_calls: u64,
     cost: f64,
 }
 
@@ -92,6 +105,7 @@ impl ListSimulation {
         costs: CostModel,
     ) -> Self {
         let rule: Box<dyn ListRule> = match policy {
+            SimulatedPolicy::Epoch => Box::new(EpochRule::new(max_tools, n_inline, costs)),
             SimulatedPolicy::Static => Box::new(StaticRule::new(max_tools, None)),
             SimulatedPolicy::StaticInline => Box::new(StaticRule::new(max_tools, Some(n_inline))),
             SimulatedPolicy::Rerank => Box::new(RerankRule::new(max_tools)),
@@ -112,6 +126,8 @@ impl ListSimulation {
             n_changes: 0,
             n_listed: 0,
             cost: 0.0,
+            running: Running::default(),
+            n_dearer: 0,
         }
     }
 
@@ -122,6 +138,8 @@ impl ListSimulation {
     pub fn add(&mut self, forecast: &Forecast, called: usize, begins: bool) {
         let begins = begins || self.n_sessions == 0;
         if begins {
+            self.n_dearer += u64::from(self.is_dearer());
+            self.cost += std::mem::take(&mut self.running).cost;
             self.n_sessions += 1;
             self.used.clear();
             self.listed.clear();
@@ -129,14 +147,15 @@ impl ListSimulation {
         let is_new_list = (self.rule).list(forecast, begins, &self.used, &mut self.listed);
         let n_listed = self.listed.len();
         if begins {
-            self.cost += self.costs.first_list(n_listed);
+            self.running.cost += self.costs.first_list(n_listed);
         } else if is_new_list {
             self.n_changes += 1;
-            self.cost += self.costs.list_change(n_listed);
+            self.running.cost += self.costs.list_change(n_listed);
         }
         self.n_calls += 1;
+        self.running.n_calls += 1;
         self.n_listed += n_listed as u64;
-        self.cost += self.costs.call(n_listed);
+        self.running.cost += self.costs.call(n_listed);
         let was_listed = self.listed.contains(called);
         self.n_covered += u64::from(was_listed);
         let is_first_use = !self.used.contains(called);
@@ -144,13 +163,20 @@ impl ListSimulation {
         if is_first_use && !was_listed {
             self.n_searches += 1;
             let carried = (self.rule).answer_search(forecast, called, &mut self.listed);
-            self.cost += match carried {
+            self.running.cost += match carried {
                 None => self.costs.search(n_listed),
                 Some(n_inline) => self.costs.search_with_inline(n_listed, n_inline),
             };
         }
         self.used.insert(called);
         self.rule.learn(was_listed);
+    }
+
+    /// Returns whether the running session costs more than with everything shown. What differs by
+    /// less than a millionth is the same.
+    fn is_dearer(&self) -> bool {
+        let showing_all = (self.costs).showing_all(self.n_tools, self.running.n_calls, 1);
+        self.running.n_calls > 0 && self.running.cost > showing_all * (1.0 + 1e-6)
     }
 
     /// Returns what the policy did so far; all 0 before the first call.
@@ -172,10 +198,11 @@ impl ListSimulation {
             searches_per_session: ratio(self.n_searches, self.n_sessions),
             changes_per_session: ratio(self.n_changes, self.n_sessions),
             cost_vs_all: if showing_all > 0.0 {
-                self.cost / showing_all
+                (self.cost + self.running.cost) / showing_all
             } else {
                 0.0
             },
+            dearer_sessions: ratio(self.n_dearer + u64::from(self.is_dearer()), self.n_sessions),
         }
     }
 }

@@ -7,7 +7,7 @@ use riglm_domain::experiment::{Assignment, ExperimentArm};
 use riglm_domain::id::{AuditId, InvocationId, OverrideId, WorkSessionId};
 use riglm_domain::learned_state::Snapshot;
 use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ToolSet;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::principal::Principal;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::weights::WeightVersion;
@@ -90,6 +90,11 @@ pub fn list_epoch(scope: &str, epoch: u64, tools: &[&str]) -> ListEpoch {
         epoch,
         policy: "sticky 'x' \u{0}".into(),
         tools: ToolSet::new(tools.iter().map(|name| tool(name)).collect()),
+        known: ToolSet::new(["z \u{0}'", "a"].map(tool).into()),
+        mode: SelectionMode::Frequency,
+        reason: Some(SelectionReason::PredictorFailed),
+        search_first: true,
+        client: None,
         began_at: moment(7),
     }
 }

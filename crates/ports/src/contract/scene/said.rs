@@ -8,7 +8,9 @@ use riglm_domain::feedback::{Feedback, Rating, Verdict};
 use riglm_domain::id::{
     ContextId, FeedbackId, InvocationId, RecommendationId, SearchId, SessionId,
 };
-use riglm_domain::list_shown::{ListShown, ToolSet};
+use riglm_domain::list_shown::{
+    ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
+};
 use riglm_domain::principal::Principal;
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::search::{ScoredTool, Search, SearchQuality};
@@ -31,6 +33,14 @@ pub fn list_shown(session: SessionId, n: u8) -> ListShown {
         policy: "sticky \u{0}".into(),
         tools: ToolSet::new(odd_texts().iter().rev().map(|name| tool(name)).collect()),
         n_available: 700,
+        selection: Some(SelectionDetails {
+            mode: SelectionMode::Pool,
+            is_fallback: true,
+            reason: Some(SelectionReason::NothingLearned),
+            pool: ToolSet::new(odd_texts().iter().map(|name| tool(name)).collect()),
+            shown_tokens: 1_600,
+            available_tokens: 70_000,
+        }),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::SessionId;
+use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::work_session::WorkSession;
 
@@ -34,6 +35,11 @@ impl Selected {
 
     fn has_work_session(&self, row: &WorkSession) -> bool {
         self.clients.contains(&row.client)
+    }
+
+    fn has_epoch(&self, row: &ListEpoch) -> bool {
+        row.client
+            .is_some_and(|client| self.clients.contains(&client))
     }
 
     fn has_override(&self, row: &ToolOverride) -> bool {
@@ -83,6 +89,9 @@ impl Rows {
         let work_sessions = (self.work_sessions.values())
             .filter(|row| selected.has_work_session(row))
             .map(ClientRow::work_session);
+        let epochs = (self.list_epochs.values())
+            .filter(|row| selected.has_epoch(row))
+            .map(ClientRow::list_epoch);
         let overrides = (self.overrides.values())
             .filter(|row| selected.has_override(row))
             .map(ClientRow::tool_override);
@@ -96,6 +105,7 @@ impl Rows {
             .chain(recommendations)
             .chain(feedback)
             .chain(work_sessions)
+            .chain(epochs)
             .chain(overrides)
             .collect()
     }
@@ -127,20 +137,26 @@ impl ClientData for MemoryStore {
             rows.calls.len(),
             rows.work_sessions.len(),
             rows.overrides.len(),
+            rows.list_epochs.len(),
         ];
         rows.calls
             .retain(|_, row| !selected.sessions.contains(&row.invocation.session));
         rows.work_sessions
             .retain(|_, row| !selected.has_work_session(row));
         rows.overrides.retain(|_, row| !selected.has_override(row));
+        rows.list_epochs.retain(|_, row| !selected.has_epoch(row));
         let n_after = [
             rows.calls.len(),
             rows.work_sessions.len(),
             rows.overrides.len(),
+            rows.list_epochs.len(),
         ];
         let n_gone = |index: usize| (n_before[index] - n_after[index]) as u64;
         if n_gone(2) > 0 {
             rows.touch(Topic::Overrides);
+        }
+        if n_gone(3) > 0 {
+            rows.touch(Topic::ListEpochs);
         }
         if !selected.sessions.is_empty() {
             rows.snapshots.clear();
@@ -149,7 +165,7 @@ impl ClientData for MemoryStore {
         Ok(Deleted {
             n_sessions: selected.sessions.len() as u64,
             n_calls: n_gone(0),
-            n_others: n_gone(1) + n_gone(2) + rows.remove_sessions(&selected.sessions),
+            n_others: n_gone(1) + n_gone(2) + n_gone(3) + rows.remove_sessions(&selected.sessions),
         })
     }
 }

@@ -9,6 +9,7 @@ use riglm_domain::id::{
     ContextId, ExchangeId, FeedbackId, InvocationId, RecommendationId, SearchId, SessionId,
     WorkSessionId,
 };
+use riglm_domain::list_epoch::ListEpoch;
 
 use super::MemoryStore;
 use super::rows::Rows;
@@ -17,7 +18,7 @@ use crate::analytics::{
 };
 
 /// A row that grows old by itself.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Aging {
     Call(InvocationId),
     Exchange(ExchangeId),
@@ -27,6 +28,7 @@ enum Aging {
     Recommendation(RecommendationId),
     Feedback(FeedbackId),
     WorkSession(WorkSessionId),
+    ListEpoch(String),
 }
 
 impl Rows {
@@ -45,6 +47,9 @@ impl Rows {
         let feedback = (self.feedback.values()).map(|row| (row.given_at, Aging::Feedback(row.id)));
         let work_sessions = (self.work_sessions.values())
             .map(|row| (row.last_active_at, Aging::WorkSession(row.id)));
+        let epochs = (self.list_epochs.values())
+            .filter(|row| row.scope.starts_with(ListEpoch::WORK_SCOPE))
+            .map(|row| (row.began_at, Aging::ListEpoch(row.scope.clone())));
         calls
             .chain(exchanges)
             .chain(lists)
@@ -53,22 +58,24 @@ impl Rows {
             .chain(recommendations)
             .chain(feedback)
             .chain(work_sessions)
+            .chain(epochs)
             .filter(|(moment, _)| *moment < before)
             .collect()
     }
 
-    fn remove(&mut self, row: Aging) {
+    fn remove(&mut self, row: &Aging) {
         match row {
-            Aging::Call(id) => drop(self.calls.remove(&id)),
-            Aging::Exchange(id) => drop(self.exchanges.remove(&id)),
+            Aging::Call(id) => drop(self.calls.remove(id)),
+            Aging::Exchange(id) => drop(self.exchanges.remove(id)),
             Aging::ListShown(session, moment) => {
-                drop(self.lists_shown.remove(&(session, moment)));
+                drop(self.lists_shown.remove(&(*session, *moment)));
             }
-            Aging::Search(id) => drop(self.searches.remove(&id)),
-            Aging::Context(id) => drop(self.contexts.remove(&id)),
-            Aging::Recommendation(id) => drop(self.recommendations.remove(&id)),
-            Aging::Feedback(id) => drop(self.feedback.remove(&id)),
-            Aging::WorkSession(id) => drop(self.work_sessions.remove(&id)),
+            Aging::Search(id) => drop(self.searches.remove(id)),
+            Aging::Context(id) => drop(self.contexts.remove(id)),
+            Aging::Recommendation(id) => drop(self.recommendations.remove(id)),
+            Aging::Feedback(id) => drop(self.feedback.remove(id)),
+            Aging::WorkSession(id) => drop(self.work_sessions.remove(id)),
+            Aging::ListEpoch(scope) => drop(self.list_epochs.remove(scope)),
         }
     }
 
@@ -139,7 +146,7 @@ impl Maintenance for MemoryStore {
         let old: Vec<_> = rows.aged(before).into_iter().take(limit).collect();
         let mut purged = Purged::default();
         for (_, row) in &old {
-            rows.remove(*row);
+            rows.remove(row);
             if matches!(row, Aging::Call(_)) {
                 purged.n_calls += 1;
             } else {

@@ -10,7 +10,7 @@ use riglm_domain::feedback::Feedback;
 use riglm_domain::invocation::{CallTokens, Invocation, InvocationEnd};
 use riglm_domain::learned_state::Snapshot;
 use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::list_shown::ListShown;
+use riglm_domain::list_shown::{ListShown, SelectionDetails};
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::search::Search;
 use riglm_domain::session::Session;
@@ -90,6 +90,17 @@ impl Stored for ListShown {
             shown_at: micros(self.shown_at),
             epoch: count(self.epoch),
             n_available: count(self.n_available),
+            selection: self.selection.as_ref().map(Stored::stored),
+            ..self.clone()
+        }
+    }
+}
+
+impl Stored for SelectionDetails {
+    fn stored(&self) -> Self {
+        Self {
+            shown_tokens: count(self.shown_tokens),
+            available_tokens: count(self.available_tokens),
             ..self.clone()
         }
     }

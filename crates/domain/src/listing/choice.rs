@@ -1,0 +1,251 @@
+//! The choice itself.
+
+use super::bounds::ListBounds;
+use super::prices::ListPrices;
+
+/// What was decided about a tool before anything is predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing.
+    #[default]
+    Free,
+    /// It is shown: it was pinned, or the session used it.
+    Kept,
+    /// It is not shown, whatever else was decided.
+    Banned,
+}
+
+/// What there is to choose from.
+pub trait Candidates {
+    /// Returns how many tools there are.
+    fn len(&self) -> usize;
+
+    /// Returns whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns what was decided about the tool at a position.
+    fn standing(&self, position: usize) -> Standing;
+
+    /// Returns how many tokens the definition of the tool at a position has. Asked only of tools
+    /// that may be shown.
+    fn tokens(&self, position: usize) -> u64;
+}
+
+/// A choice of tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The positions of the tools that are shown, ascending.
+    pub shown: Vec<usize>,
+    /// How many tokens their definitions have.
+    pub tokens: u64,
+    /// How many tools stand in it only because of what was decided before.
+    pub n_kept: usize,
+    /// How many tools would have been shown if the budget had let them.
+    pub n_over_budget: usize,
+}
+
+/// Chooses tools: those that are kept, and then the most likely ones that are free, as long as they
+/// are worth their place, at least up to the lower and at most up to the upper bound and within the
+/// budget. `ranked` has positions with probabilities, the most likely first; what is not ranked is
+/// chosen last, in its order.
+///
+/// Without `prices` every tool is worth its place.
+pub fn choose(
+    candidates: &impl Candidates,
+    ranked: &[(usize, f64)],
+    bounds: &ListBounds,
+    prices: Option<&ListPrices>,
+) -> Choice {
+    let n = candidates.len();
+    let mut choice = Choice::default();
+    let mut is_taken = vec![false; n];
+    for (position, taken) in is_taken.iter_mut().enumerate() {
+        match candidates.standing(position) {
+            Standing::Free => continue,
+            Standing::Banned => {}
+            Standing::Kept => {
+                choice.shown.push(position);
+                choice.tokens = choice.tokens.saturating_add(candidates.tokens(position));
+            }
+        }
+        *taken = true;
+    }
+    choice.n_kept = choice.shown.len();
+    let mut rest: Vec<(usize, f64)> = Vec::with_capacity(n);
+    let mut is_ranked = vec![false; n];
+    let ranked = ranked.iter().filter(|(position, _)| *position < n);
+    for (position, probability) in ranked {
+        if !is_ranked[*position] && !is_taken[*position] {
+            rest.push((*position, *probability));
+        }
+        is_ranked[*position] = true;
+    }
+    let unranked = (0..n).filter(|position| !is_ranked[*position] && !is_taken[*position]);
+    rest.extend(unranked.map(|position| (position, 0.0)));
+    for (position, probability) in rest {
+        if choice.shown.len() >= bounds.max_tools {
+            break;
+        }
+        let tokens = candidates.tokens(position);
+        let is_needed = choice.shown.len() < bounds.min_tools;
+        let is_worth = is_needed
+            || prices.is_none_or(|prices| {
+                let (list, tool) = (to_f64(choice.tokens), to_f64(tokens));
+                prices.is_worth(probability, tool, prices.search(list, tool))
+            });
+        if !is_worth {
+            // Less likely ones may have fewer tokens; they are not much less likely to be missed.
+            break;
+        }
+        let with_it = choice.tokens.saturating_add(tokens);
+        if bounds.token_budget.is_some_and(|budget| with_it > budget) {
+            choice.n_over_budget += 1;
+            continue;
+        }
+        choice.tokens = with_it;
+        choice.shown.push(position);
+    }
+    choice.shown.sort_unstable();
+    choice
+}
+
+/// Returns a number of tokens as a price.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers of tokens are far below 2^52"
+)]
+pub(super) fn to_f64(tokens: u64) -> f64 {
+    tokens as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    struct Tools(Vec<(Standing, u64)>);
+
+    impl Candidates for Tools {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn standing(&self, position: usize) -> Standing {
+            self.0[position].0
+        }
+        fn tokens(&self, position: usize) -> u64 {
+            self.0[position].1
+        }
+    }
+
+    fn free(n: usize) -> Tools {
+        Tools(vec![(Standing::Free, 200); n])
+    }
+
+    fn bounds(min_tools: usize, max_tools: usize, token_budget: Option<u64>) -> ListBounds {
+        ListBounds {
+            min_tools,
+            max_tools,
+            token_budget,
+        }
+    }
+
+    #[test]
+    fn the_most_likely_are_shown_as_far_as_they_are_worth_it() {
+        let ranked = [(3, 0.5), (1, 0.3), (0, 0.1), (4, 0.01), (2, 0.001)];
+        let prices = ListPrices::default();
+        let choice = choose(&free(6), &ranked, &bounds(1, 5, None), Some(&prices));
+        assert_eq!(choice.shown, [0, 1, 3]);
+        assert_eq!((choice.tokens, choice.n_kept), (600, 0));
+        let choice = choose(&free(6), &ranked, &bounds(4, 5, None), Some(&prices));
+        assert_eq!(choice.shown, [0, 1, 3, 4]);
+        let choice = choose(&free(6), &ranked, &bounds(0, 6, None), None);
+        assert_eq!(choice.shown, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_is_kept_is_shown_and_what_is_banned_is_not() {
+        let tools = Tools(vec![
+            (Standing::Banned, 1),
+            (Standing::Kept, 1),
+            (Standing::Free, 1),
+        ]);
+        let choice = choose(&tools, &[(0, 0.9), (2, 0.1)], &bounds(0, 1, None), None);
+        assert_eq!((choice.shown, choice.n_kept), (vec![1], 1));
+    }
+
+    #[test]
+    fn a_budget_below_one_tool_leaves_the_list_empty() {
+        let choice = choose(&free(3), &[(1, 0.9)], &bounds(2, 3, Some(199)), None);
+        assert_eq!((choice.shown, choice.n_over_budget), (Vec::new(), 3));
+    }
+
+    fn tools() -> impl Strategy<Value = Tools> {
+        let standing = prop_oneof![
+            4 => Just(Standing::Free),
+            1 => Just(Standing::Kept),
+            1 => Just(Standing::Banned)
+        ];
+        proptest::collection::vec((standing, 1..2_000_u64), 0..60).prop_map(Tools)
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_hold_for_any_catalog_and_any_scores(
+            tools in tools(),
+            scores in proptest::collection::vec((0..80_usize, 0.0..1.0_f64), 0..80),
+            (min_tools, more) in (0..10_usize, 0..20_usize),
+            token_budget in proptest::option::of(0..20_000_u64),
+            is_priced: bool,
+        ) {
+            let bounds = bounds(min_tools, min_tools + more, token_budget);
+            prop_assert!(bounds.check().is_ok());
+            let prices = ListPrices::default();
+            let choice = choose(&tools, &scores, &bounds, is_priced.then_some(&prices));
+            let standing = |standing| {
+                let all = tools.0.iter().enumerate();
+                all.filter(|(_, tool)| tool.0 == standing).map(|(at, _)| at).collect::<Vec<_>>()
+            };
+            let (kept, banned) = (standing(Standing::Kept), standing(Standing::Banned));
+            prop_assert!(choice.shown.is_sorted_by(|a, b| a < b));
+            prop_assert!(kept.iter().all(|at| choice.shown.contains(at)));
+            prop_assert!(!banned.iter().any(|at| choice.shown.contains(at)));
+            prop_assert_eq!(choice.n_kept, kept.len());
+            prop_assert!(choice.shown.len() <= bounds.max_tools.max(kept.len()));
+            let tokens: u64 = choice.shown.iter().map(|at| tools.0[*at].1).sum();
+            prop_assert_eq!(tokens, choice.tokens);
+            let kept_tokens: u64 = kept.iter().map(|at| tools.0[*at].1).sum();
+            if let Some(budget) = token_budget {
+                prop_assert!(tokens <= budget.max(kept_tokens));
+            }
+            // Shorter than asked for only where nothing is left that fits.
+            if choice.shown.len() < min_tools {
+                let fits = |at: &usize| {
+                    token_budget.is_none_or(|budget| tokens + tools.0[*at].1 <= budget)
+                };
+                let left = standing(Standing::Free);
+                let mut left = left.iter().filter(|at| !choice.shown.contains(at));
+                prop_assert!(!left.any(fits));
+            }
+        }
+
+        #[test]
+        fn the_order_of_the_scores_of_one_ranking_is_all_that_counts(
+            tools in tools(), seed in proptest::collection::vec(0.0..1.0_f64, 60),
+        ) {
+            let mut ranked: Vec<(usize, f64)> =
+                (0..tools.0.len()).map(|at| (at, seed[at])).collect();
+            ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            let bounds = ListBounds::default();
+            let once = choose(&tools, &ranked, &bounds, None);
+            // What is named twice counts once, what does not exist not at all.
+            let mut twice = ranked.clone();
+            twice.extend(ranked.iter().copied());
+            twice.push((1_000, 1.0));
+            prop_assert_eq!(once, choose(&tools, &twice, &bounds, None));
+        }
+    }
+}
