@@ -46,6 +46,10 @@ const COLD_EPOCH: Duration = Duration::from_hours(1);
 const KEEP_USED: SignedDuration = SignedDuration::from_mins(30);
 /// The most new tools that are shown at once although nothing is known of them.
 const MAX_NEW: usize = 5;
+/// The most names of clients that are remembered.
+const MAX_CLIENTS: usize = 1_000;
+/// The longest of them.
+const MAX_NAME_CHARS: usize = 200;
 /// The most principals whose coverage is steered.
 const MAX_STEERED: usize = 4_096;
 
@@ -89,6 +93,7 @@ pub struct Lists {
     overrides: ArcSwap<Vec<ToolOverride>>,
     /// Counts what operators decided.
     revision: AtomicU64,
+    relisting: Mutex<HashSet<String>>,
     thresholds: Mutex<HashMap<Principal, ConformalThreshold>>,
     was_warned_of_budget: AtomicBool,
     was_warned_of_pins: AtomicBool,
@@ -107,6 +112,7 @@ impl Lists {
             clock: parts.clock,
             overrides: ArcSwap::default(),
             revision: AtomicU64::new(0),
+            relisting: Mutex::default(),
             thresholds: Mutex::default(),
             was_warned_of_budget: AtomicBool::new(false),
             was_warned_of_pins: AtomicBool::new(false),
@@ -163,6 +169,27 @@ impl Lists {
         );
         scope.state().shown = Some(Arc::clone(&shown));
         shown
+    }
+
+    /// Notes that clients of this name ask for their list again when they are told of a change.
+    pub fn note_relisting(&self, client: &str) {
+        let mut known = self
+            .relisting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MAX_CLIENTS && !known.contains(client) {
+            known.insert(client.chars().take(MAX_NAME_CHARS).collect());
+        }
+    }
+
+    /// Returns whether clients of this name do.
+    #[must_use]
+    pub fn relists(&self, client: &str) -> bool {
+        let known = self
+            .relisting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.contains(client)
     }
 
     /// Returns the list that was shown last to those who share it; `None` where none was.
@@ -656,3 +683,6 @@ fn is_fallback(epoch: &ListEpoch) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,8 @@ pub struct ShownList {
     pub(super) revision: u64,
     positions: Vec<usize>,
     tools: HashSet<ToolRef>,
+    /// The tools that are offered, where the list leaves out some.
+    offered: HashSet<ToolRef>,
     loaded_at_once: HashSet<usize>,
     text: OnceLock<Arc<str>>,
 }
@@ -61,6 +63,22 @@ impl ShownList {
     #[must_use]
     pub fn shows(&self, tool: &ToolRef) -> bool {
         self.tools.contains(tool)
+    }
+
+    /// Returns whether a client that sees the one sees the other.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.epoch == other.epoch
+                && self.offer.id() == other.offer.id()
+                && self.positions == other.positions
+                && self.search_first == other.search_first)
+    }
+
+    /// Returns whether the tool is offered and the list leaves it out.
+    #[must_use]
+    pub fn hides(&self, tool: &ToolRef) -> bool {
+        !self.shows(tool) && self.offered.contains(tool)
     }
 
     /// Returns whether it leaves out none of the tools.
@@ -198,6 +216,11 @@ pub(super) fn render(
         pool,
         offer: Arc::clone(offer),
         revision,
+        offered: if is_all {
+            HashSet::new()
+        } else {
+            tools.iter().map(|tool| tool.tool.clone()).collect()
+        },
         tools: positions.iter().map(|at| tools[*at].tool.clone()).collect(),
         positions,
         loaded_at_once,

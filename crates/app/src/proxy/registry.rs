@@ -14,7 +14,7 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
 
 use super::relay::list_memory::ListMemory;
-use super::search_tool::{MetaTools, SearchTool};
+use super::search_tool::{MetaTools, Offers, SearchTool};
 use super::session::ClientSession;
 use super::shared::{Shared, stopping};
 use super::united::directory::Directories;
@@ -81,6 +81,7 @@ impl Proxy {
             intents: parts.intents,
             next_tools: parts.next_tools,
             lists: ListMemory::default(),
+            offers: Offers::default(),
             directories: Directories::default(),
             n_in_flight: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),

@@ -8,6 +8,7 @@ mod from_upstream;
 mod intents;
 pub(super) mod list_memory;
 mod list_tools;
+pub(super) mod listing;
 mod mending;
 mod offered;
 pub(super) mod params;

@@ -35,7 +35,6 @@ pub(super) use session_search::SessionSearch;
 #[derive(Debug)]
 pub(super) struct SearchTool {
     pub(super) service: Arc<ToolSearch>,
-    pub(super) offers: Offers,
     names: MetaTools,
     definitions: Vec<(OwnTool, Definitions)>,
     checks: Arc<ArgumentChecks>,
@@ -54,7 +53,6 @@ impl SearchTool {
         });
         Some(Self {
             service,
-            offers: Offers::default(),
             definitions: definitions.collect(),
             names,
             checks: Arc::default(),
@@ -88,12 +86,16 @@ impl SearchTool {
     /// Returns the JSON texts of their definitions, in the order in which they are listed, with what
     /// that revision knows; of none in particular, with what all of them know. Those whose names
     /// are taken are left out.
-    pub(super) fn definitions(&self, revision: Option<&Revision>, taken: Taken) -> Vec<&str> {
+    pub(super) fn definitions(
+        &self,
+        revision: Option<&Revision>,
+        taken: Taken,
+    ) -> Vec<(OwnTool, &str)> {
         let left = self
             .definitions
             .iter()
             .filter(|(tool, _)| !taken.has(*tool));
-        left.map(|(_, definitions)| definitions.of(revision))
+        left.map(|(tool, definitions)| (*tool, definitions.of(revision)))
             .collect()
     }
 

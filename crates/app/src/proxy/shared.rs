@@ -7,7 +7,7 @@ use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::relay::list_memory::ListMemory;
-use super::search_tool::SearchTool;
+use super::search_tool::{Offers, SearchTool};
 use super::united::directory::Directories;
 use super::upstream_set::UpstreamSet;
 use crate::filtering::ListFilter;
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     /// Told of each call, where calls are learned from.
     pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
     pub(super) lists: ListMemory,
+    /// What sessions could call, made once for all to which the same is listed.
+    pub(super) offers: Offers,
     pub(super) directories: Directories,
     /// Requests in flight in all sessions.
     pub(crate) n_in_flight: AtomicUsize,

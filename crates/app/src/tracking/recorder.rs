@@ -14,6 +14,7 @@ use riglm_domain::id::{
     ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName,
 };
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::list_shown::ListShown;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::record::Record;
@@ -175,12 +176,11 @@ impl Recorder {
     /// Records the start of a session and returns its identifier.
     pub async fn session_opened(&self, details: SessionDetails<'_>) -> SessionId {
         let info = details.client_info;
-        let identity = format!("{}\0{}\0{}", details.principal, info.name, info.version);
         let session = Session {
             id: SessionId::new(details.started_at, self.entropy.next()),
             run: self.run,
             principal: details.principal.clone(),
-            client: self.hasher.hash_text(&identity),
+            client: self.client_hash(details.principal, info),
             client_info: info.clone(),
             protocol: details.protocol.clone(),
             transport: details.transport,
@@ -214,6 +214,18 @@ impl Recorder {
             listed_at: self.clock.now(),
         };
         self.append(&record).await;
+    }
+
+    /// Records that a session is shown a list that was chosen.
+    pub async fn list_shown(&self, list: ListShown) {
+        self.append(&Record::ListShown(list)).await;
+    }
+
+    /// Returns the keyed hash by which rows name a client.
+    #[must_use]
+    pub fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
+        let identity = format!("{principal}\0{}\0{}", info.name, info.version);
+        self.hasher.hash_text(&identity)
     }
 
     /// Opens the row of a call that is about to be forwarded.

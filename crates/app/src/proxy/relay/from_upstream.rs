@@ -14,6 +14,7 @@ use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
 use super::Relay;
 use super::completion::{Ending, Response, upstream_failure};
+use super::listing::promising;
 use super::offered::is_own;
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
 use super::pending::{Pending, Purpose};
@@ -112,7 +113,10 @@ impl Relay {
                             return self.pass_cancellation(message, route, id).await;
                         }
                     }
-                    (_, _, Some(TOOLS_CHANGED)) => self.caller.search.forget_offer(),
+                    (_, _, Some(TOOLS_CHANGED)) => {
+                        self.caller.search.forget_offer();
+                        self.caller.note_told(Instant::now());
+                    }
                     _ => {}
                 }
                 self.client.deliver(message, route).await;
@@ -205,10 +209,15 @@ impl Relay {
                 return None;
             }
             Purpose::Initialize => {
+                let mut promised = None;
                 if let Some(result) = result {
                     self.agreed(result, &pending).await;
+                    promised = self.lists().and_then(|_| promising(result));
                 }
-                message
+                match promised {
+                    Some(result) => message.with_result(&result),
+                    None => message,
+                }
             }
             Purpose::ListTools => match result {
                 Some(result) if !pending.is_cancelled => {

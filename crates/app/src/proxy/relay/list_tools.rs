@@ -42,6 +42,7 @@ impl Relay {
         }
         let revision = self.caller.revision();
         let definitions = tool.definitions(revision.as_ref(), self.taken());
+        let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
         if definitions.is_empty() {
             return shorter;
         }

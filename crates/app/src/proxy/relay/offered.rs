@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use riglm_domain::edit::member;
 use riglm_domain::id::ToolName;
@@ -59,9 +60,22 @@ impl Pages {
     }
 }
 
+/// The whole list of an upstream, as it was when it was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct WholeList {
+    /// The first of its pages.
+    pub(super) first: Arc<SeenPage>,
+    /// What identifies each page.
+    pub(super) listings: Vec<String>,
+    pub(super) offer: Arc<Offer>,
+    pub(super) fetched: Instant,
+}
+
 /// What is known of the list of an upstream.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Listed {
+    /// The list that was known last as a whole.
+    pub(super) whole: Option<WholeList>,
     /// The pages so far of the list that the client is paging through.
     pages: Pages,
     /// The cursor of the page that follows them.
@@ -141,7 +155,7 @@ impl Relay {
             (pages, listed.taken)
         };
         if let Some(pages) = pages {
-            self.know(tool, &pages, epoch);
+            self.know(Some(tool), &pages, epoch);
         }
         if is_last {
             tool.warn_of_clash(self.upstream(), taken);
@@ -165,7 +179,7 @@ impl Relay {
         let known = self.caller.search.offer();
         let offer = match known.filter(|_| self.has_tools()) {
             Some(offer) => offer,
-            None => match self.fetch(tool, request, is_modern).await? {
+            None => match self.fetch(Some(tool), request, is_modern).await? {
                 Some(offer) => offer,
                 None => return Ok(None),
             },
@@ -176,9 +190,9 @@ impl Relay {
     }
 
     /// Asks the upstream for all pages of its list; `None` of one without tools.
-    async fn fetch(
+    pub(super) async fn fetch(
         self: &Arc<Self>,
-        tool: &SearchTool,
+        tool: Option<&SearchTool>,
         request: &Message,
         is_modern: bool,
     ) -> Result<Option<Arc<Offer>>, String> {
@@ -251,7 +265,7 @@ impl Relay {
     }
 
     /// Makes what these pages offer known, for this session and to the search.
-    fn know(&self, tool: &SearchTool, pages: &Pages, epoch: u64) -> Arc<Offer> {
+    fn know(&self, tool: Option<&SearchTool>, pages: &Pages, epoch: u64) -> Arc<Offer> {
         let Pages { pages, is_cut } = pages;
         let hidden: Vec<Vec<u8>> = {
             let state = self.state();
@@ -267,19 +281,27 @@ impl Relay {
             .collect();
         let text = server_text(self.upstream(), self.introduction().as_deref());
         let servers = vec![(self.upstream().clone(), text)];
-        let offer = tool.offers.get(&lists, servers, |servers| {
+        let offer = self.shared.offers.get(&lists, servers, |servers| {
             let all = pages.iter().zip(&hidden);
             let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
             let offer = Offer::new(tools.take(MAX_TOOLS).collect(), servers);
             if *is_cut { offer.partial() } else { offer }
         });
-        if *is_cut {
+        if let Some(tool) = tool.filter(|_| *is_cut) {
             tool.warn_of_limit(self.upstream(), offer.tools().len());
         }
         self.caller.search.note_offer(&offer, epoch);
-        if self.caller.search.is_news(&offer) {
+        if let Some(tool) = tool
+            && self.caller.search.is_news(&offer)
+        {
             tool.service.learn_offer(&offer);
         }
+        self.state().listed.whole = pages.first().map(|first| WholeList {
+            first: Arc::clone(first),
+            listings: pages.iter().map(|page| page.listing.clone()).collect(),
+            offer: Arc::clone(&offer),
+            fetched: Instant::now(),
+        });
         offer
     }
 

@@ -17,6 +17,7 @@ use super::Relay;
 use super::completion::Ending;
 use super::params::RequestParams;
 use super::pending::{Pending, Purpose};
+use crate::proxy::listing::Listing;
 use crate::proxy::search_tool::{Asking, OwnTool, SearchTool, Unwrapped, failure};
 
 /// A call of a tool of the proxy itself.
@@ -155,15 +156,25 @@ impl Relay {
             recorder: &self.shared.recorder,
             intents: self.shared.intents.as_deref(),
             is_modern: search.is_modern,
+            shown: {
+                let listing = Listing {
+                    caller: &self.caller,
+                    shared: &self.shared,
+                    is_modern: search.is_modern,
+                };
+                listing.current().await
+            },
             received: search.received,
             received_at: search.received_at,
         };
         let arguments = RequestParams::read(params).arguments();
         let call = (search.tool, arguments);
-        Found::Result(tools.answer(&asking, call, offer).await)
+        let result = tools.answer(&asking, call, offer).await;
+        self.review_list(search.is_modern);
+        Found::Result(result)
     }
 
-    async fn deliver_result(&self, id: &RequestId, result: &str) {
+    pub(super) async fn deliver_result(&self, id: &RequestId, result: &str) {
         let id_text = id.to_json();
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id_text},"result":{result}}}"#);
         match Message::from_text(text) {
@@ -253,15 +264,15 @@ fn without(message: &Message, ids: &[RequestId]) -> Option<Message> {
 }
 
 /// A call that is being answered. Dropped before its end it gives up its place.
-struct Searching {
-    relay: Arc<Relay>,
-    id: RequestId,
-    cancel: CancellationToken,
+pub(super) struct Searching {
+    pub(super) relay: Arc<Relay>,
+    pub(super) id: RequestId,
+    pub(super) cancel: CancellationToken,
 }
 
 impl Searching {
     /// Takes the call out of the requests in flight, if it is still one of them.
-    fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ending> {
         let pending = {
             let mut state = self.relay.state();
             let is_here = |pending: &mut Pending| matches!(pending.purpose, Purpose::Here(_));

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::SearchTool;
 use super::arguments::Arguments;
 use super::own::OwnTool;
+use crate::filtering::ShownList;
 use crate::intent::Intents;
 use crate::proxy::caller::Caller;
 use crate::search::{Offer, SearchCall};
@@ -24,6 +25,8 @@ pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) intents: Option<&'a Intents>,
     /// The result is for a modern client.
     pub(in crate::proxy) is_modern: bool,
+    /// The list that the client sees, where lists are chosen as a whole.
+    pub(in crate::proxy) shown: Option<Arc<ShownList>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
 }
@@ -64,6 +67,7 @@ impl SearchTool {
             query: text.clone(),
             limit: arguments.limit,
             offer,
+            shown: asking.shown.clone(),
         };
         let reply = self.service.search(call).await;
         tracing::debug!(

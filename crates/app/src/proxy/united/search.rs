@@ -12,6 +12,7 @@ use super::directory::UnitedList;
 use super::from_client::Reply;
 use super::list_kind::ListKind;
 use super::route::Target;
+use crate::proxy::listing::Listing;
 use crate::proxy::member::Member;
 use crate::proxy::relay::params::RequestParams;
 use crate::proxy::search_tool::help::unknown;
@@ -89,11 +90,24 @@ impl ClientSession {
             recorder: &self.shared.recorder,
             intents: self.shared.intents.as_deref(),
             is_modern,
+            shown: self.listing(is_modern).current().await,
             received,
             received_at,
         };
         let arguments = RequestParams::read(called.1.as_deref()).arguments();
-        Reply::Result(tools.answer(&asking, (called.0, arguments), offer).await)
+        let result = tools.answer(&asking, (called.0, arguments), offer).await;
+        if let Some(member) = self.members().first() {
+            member.relay.review_list(is_modern);
+        }
+        Reply::Result(result)
+    }
+
+    fn listing(&self, is_modern: bool) -> Listing<'_> {
+        Listing {
+            caller: &self.caller,
+            shared: &self.shared,
+            is_modern,
+        }
     }
 
     /// Has a call answered by the upstream whose tool it names.
@@ -129,7 +143,6 @@ impl ClientSession {
     /// search.
     pub(super) fn know(
         &self,
-        tool: &SearchTool,
         members: &[Arc<Member>],
         list: &UnitedList,
         (is_complete, epoch): (bool, u64),
@@ -141,11 +154,14 @@ impl ClientSession {
         });
         let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
         let lists = [list.version().as_bytes()];
-        let offer = tool.offers.get(&lists, servers, |servers| {
+        let offer = self.shared.offers.get(&lists, servers, |servers| {
             Offer::new(list.offered(), servers)
         });
         self.caller.search.note_offer(&offer, epoch);
-        if is_complete && self.caller.search.is_news(&offer) {
+        if let Some(tool) = &self.shared.search_tool
+            && is_complete
+            && self.caller.search.is_news(&offer)
+        {
             tool.service.learn_offer(&offer);
         }
         offer

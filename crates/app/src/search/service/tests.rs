@@ -130,6 +130,7 @@ fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
         query: query.into(),
         limit: None,
         offer: Arc::clone(offer),
+        shown: None,
     }
 }
 
