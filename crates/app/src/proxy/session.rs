@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
@@ -157,6 +158,7 @@ impl ClientSession {
                 return self.refuse(&message, error).await.map(|()| None);
             }
         };
+        self.note_hint(&message).await;
         if self.is_united() {
             return self.receive_united(message).await;
         }
@@ -164,6 +166,20 @@ impl ClientSession {
         match members.first() {
             Some(only) => only.relay.receive(message).await,
             None => self.receive_united(message).await,
+        }
+    }
+
+    /// Notes what a message says of what is being done, where the client knows of the proxy.
+    async fn note_hint(&self, message: &Message) {
+        let source = IntentSource::Request;
+        let intents = self.shared.intents.as_ref();
+        let Some(intents) = intents.filter(|intents| intents.listens_to(source)) else {
+            return;
+        };
+        if let Some(text) = &message.hints().context {
+            let recorder = &self.shared.recorder;
+            let session = self.caller.row(recorder).await;
+            intents.note(session, source, text, recorder.now());
         }
     }
 

@@ -87,6 +87,17 @@ async fn each_source_is_heard_and_counts_by_its_weight() {
 }
 
 #[tokio::test]
+async fn what_a_request_says_beside_the_protocol_is_heard() {
+    let scene = Setup::default().scene();
+    scene.says(HELLO).await;
+    for text in ["first", "then"] {
+        let params = format!(r#"{{"_meta":{{"io.github.riglm/context":"{text}"}}}}"#);
+        scene.says(&request(1, "tools/list", &params)).await;
+    }
+    assert_eq!(scene.lines(), ["then"]);
+}
+
+#[tokio::test]
 async fn what_a_modern_server_has_completed_is_heard() {
     let scene = Setup::default().scene();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"2"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}"#;

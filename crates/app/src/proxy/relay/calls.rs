@@ -86,6 +86,7 @@ impl Relay {
         Ok(CallRow {
             id,
             call: LogicalCall { first, sequence },
+            is_hidden,
             lesson: searched.map(|tool| {
                 Box::new(Lesson {
                     tool,

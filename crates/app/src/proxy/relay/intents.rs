@@ -14,6 +14,8 @@ use super::params::{RequestParams, is_input_required};
 const SAMPLING: &str = "sampling/createMessage";
 /// As much of the arguments of a call as says what they are about, in characters.
 const MAX_ARGUMENT_CHARS: usize = 300;
+/// The largest arguments that are read for it, in bytes: calls must not wait for that.
+const MAX_ARGUMENT_BYTES: usize = 8 << 10;
 
 impl Relay {
     /// Notes what a request of the client says of what it is doing, beside calls.
@@ -44,7 +46,11 @@ impl Relay {
         let Some(intents) = &self.shared.intents else {
             return;
         };
-        let arguments = arguments.filter(|_| intents.listens_to(IntentSource::Arguments));
+        let is_read = |arguments: &&str| {
+            let is_heard = intents.listens_to(IntentSource::Arguments);
+            is_heard && arguments.len() <= MAX_ARGUMENT_BYTES
+        };
+        let arguments = arguments.filter(is_read);
         let text = arguments.map(|arguments| string_values(arguments, MAX_ARGUMENT_CHARS));
         let source = IntentSource::Arguments;
         self.note_intent(source, &text.unwrap_or_default()).await;

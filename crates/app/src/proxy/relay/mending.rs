@@ -28,6 +28,8 @@ pub(super) struct FailedCall {
     request: Message,
     name: String,
     arguments: String,
+    /// The client's list leaves its tool out, as far as that was known.
+    is_hidden: bool,
     is_modern: bool,
 }
 
@@ -40,8 +42,10 @@ impl Relay {
         pending: &Pending,
     ) -> Option<FailedCall> {
         self.shared.search_tool.as_ref()?;
-        let is_call = matches!(pending.purpose, Purpose::Call(Some(_)));
-        if !is_call || pending.is_cancelled {
+        let Purpose::Call(Some(row)) = &pending.purpose else {
+            return None;
+        };
+        if pending.is_cancelled {
             return None;
         }
         let is_error = match (message.result(answer), message.error(answer)) {
@@ -54,15 +58,15 @@ impl Relay {
         let part = parts.find(|part| request.single().is_some() || part.id() == answer.id())?;
         let params = RequestParams::read(request.params(part));
         let name = params.name()?;
-        let is_shown = {
-            let is_hidden = self.state().hidden.contains(&(*name).into());
+        let is_listed = || {
             let known = self.caller.search.offer();
-            !is_hidden && known.is_some_and(|offer| self.own_in(&offer, &name).is_some())
+            known.is_some_and(|offer| self.own_in(&offer, &name).is_some())
         };
-        (!is_shown).then(|| FailedCall {
+        (row.is_hidden || !is_listed()).then(|| FailedCall {
             request: request.clone(),
             name: name.into_owned(),
             arguments: params.arguments().unwrap_or("{}").to_owned(),
+            is_hidden: row.is_hidden,
             is_modern: params.protocol_meta().is_some(),
         })
     }
@@ -97,7 +101,8 @@ impl Relay {
         };
         let memory = &self.caller.search;
         if let Some(tool) = self.own_in(&offer, &call.name) {
-            if !tool.is_hidden || !is_about_arguments(answer) {
+            let is_hidden = call.is_hidden || tool.is_hidden;
+            if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
             let problems = tools.problems(tool, &call.arguments).await;
