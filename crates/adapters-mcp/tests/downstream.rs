@@ -60,6 +60,7 @@ impl Scene {
             limits: Limits::default(),
             search: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         });
         let options = HttpOptions {

@@ -50,6 +50,7 @@ fn scene(capacity: usize) -> Scene {
         limits: Limits::default(),
         search: None,
         next_tools: None,
+        work_sessions: None,
         tools: MetaTools::default(),
     });
     let (input, served_input) = tokio::io::duplex(64 << 10);

@@ -24,6 +24,7 @@ use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
+use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
@@ -87,6 +88,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         limits: config.limits.clone(),
         search: search.clone(),
         next_tools: next_tools.clone(),
+        work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
     }));
     let stop = CancellationToken::new();
@@ -260,6 +262,20 @@ fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::
     recorder
         .with_token_counter(Arc::new(O200kTokenCounter))
         .context("failed to start counting tokens")
+}
+
+/// Returns what finds the work session of each request; `None` where they are not derived.
+fn work_sessions_from(
+    config: &Config,
+    storage: Option<&Storage>,
+) -> anyhow::Result<Option<Arc<WorkSessions>>> {
+    if !config.work_sessions.enabled {
+        return Ok(None);
+    }
+    let store = storage.map(|storage| Arc::new(storage.store.clone()) as Arc<_>);
+    let idle_gap = config.work_sessions.idle_gap();
+    let work_sessions = WorkSessions::new(store, hasher_from(config)?, idle_gap);
+    Ok(Some(Arc::new(work_sessions)))
 }
 
 /// Returns the tools of the proxy itself.

@@ -145,6 +145,7 @@ impl Scene {
             limits,
             search: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         }));
         let options = HttpOptions {

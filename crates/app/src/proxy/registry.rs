@@ -24,6 +24,7 @@ use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::search::ToolSearch;
 use crate::tracking::Recorder;
+use crate::work_sessions::WorkSessions;
 
 /// How often deadlines and idle sessions are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
@@ -48,6 +49,8 @@ pub struct ProxyParts {
     pub search: Option<Arc<ToolSearch>>,
     /// Predicts what sessions need next; told of each call. `None` where nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
+    /// Finds the work session of each request. `None` where they are not derived.
+    pub work_sessions: Option<Arc<WorkSessions>>,
     /// The tools of the proxy itself. They are listed where lists may be made shorter.
     pub tools: MetaTools,
 }
@@ -76,6 +79,7 @@ impl Proxy {
             limits: parts.limits,
             search_tool,
             next_tools: parts.next_tools,
+            work_sessions: parts.work_sessions,
             lists: ListMemory::default(),
             directories: Directories::default(),
             n_in_flight: AtomicUsize::new(0),

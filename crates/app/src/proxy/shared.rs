@@ -14,6 +14,7 @@ use crate::filtering::ListFilter;
 use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
+use crate::work_sessions::WorkSessions;
 
 /// What all sessions share.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(super) search_tool: Option<std::sync::Arc<SearchTool>>,
     /// Told of each call, where calls are learned from.
     pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
+    /// Finds the work session of each request, where they are derived.
+    pub(super) work_sessions: Option<std::sync::Arc<WorkSessions>>,
     pub(super) lists: ListMemory,
     pub(super) directories: Directories,
     /// Requests in flight in all sessions.

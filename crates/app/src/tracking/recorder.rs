@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
 use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{
-    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName,
+    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::principal::Principal;
@@ -102,6 +102,8 @@ pub struct CallDetails<'a> {
     pub source: ToolSource,
     /// What the client was known to be doing.
     pub context: Option<ContextId>,
+    /// The work session that it belongs to.
+    pub work_session: Option<WorkSessionId>,
     /// Size of the request message in bytes.
     pub request_bytes: usize,
 }
@@ -175,12 +177,11 @@ impl Recorder {
     /// Records the start of a session and returns its identifier.
     pub async fn session_opened(&self, details: SessionDetails<'_>) -> SessionId {
         let info = details.client_info;
-        let identity = format!("{}\0{}\0{}", details.principal, info.name, info.version);
         let session = Session {
             id: SessionId::new(details.started_at, self.entropy.next()),
             run: self.run,
             principal: details.principal.clone(),
-            client: self.hasher.hash_text(&identity),
+            client: self.client_hash(details.principal, info),
             client_info: info.clone(),
             protocol: details.protocol.clone(),
             transport: details.transport,
@@ -191,6 +192,17 @@ impl Recorder {
         let id = session.id;
         self.append(&Record::SessionOpened(session)).await;
         id
+    }
+
+    /// Returns the keyed hash by which a client is known.
+    pub(crate) fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
+        let identity = format!("{principal}\0{}\0{}", info.name, info.version);
+        self.hasher.hash_text(&identity)
+    }
+
+    /// Returns the keyed hash of a text.
+    pub(crate) fn hash_text(&self, text: &str) -> KeyedHash {
+        self.hasher.hash_text(text)
     }
 
     /// Records the end of a session.
@@ -250,7 +262,7 @@ impl Recorder {
             source: details.source,
             request_bytes: details.request_bytes as u64,
             continues: details.continues,
-            work_session: None,
+            work_session: details.work_session,
             list_epoch: None,
             context: details.context,
         };

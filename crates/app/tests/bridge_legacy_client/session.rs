@@ -49,6 +49,7 @@ impl Sitting {
             limits: Limits::default(),
             search: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         });
         let client = Arc::new(RecordingClient::default());

@@ -78,6 +78,7 @@ impl Setup {
                 Arc::new(SystemClock),
             )))),
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
             },

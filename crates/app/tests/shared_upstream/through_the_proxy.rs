@@ -49,6 +49,7 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
         limits: Limits::default(),
         search: None,
         next_tools: None,
+        work_sessions: None,
         tools: MetaTools::default(),
     })
 }

@@ -163,6 +163,7 @@ fn checked(
         filtering: sections.filtering,
         prediction: sections.prediction,
         search: sections.search,
+        work_sessions: sections.work_sessions,
         limits: sections.limits,
         logging: sections.logging,
     })

@@ -9,6 +9,7 @@ use riglm_adapters_prediction::{FilteringConfig, PredictionConfig};
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::Naming;
+use riglm_app::work_sessions::WorkSessionsConfig;
 use riglm_domain::id::UpstreamName;
 use serde::Deserialize;
 use validator::Validate;
@@ -43,6 +44,8 @@ pub(super) struct Sections {
     pub(super) prediction: PredictionConfig,
     #[validate(nested)]
     pub(super) search: SearchConfig,
+    #[validate(nested)]
+    pub(super) work_sessions: WorkSessionsConfig,
     #[validate(nested)]
     pub(super) limits: Limits,
     #[validate(nested)]
@@ -86,6 +89,8 @@ pub struct Config {
     pub prediction: PredictionConfig,
     /// Section `search`.
     pub search: SearchConfig,
+    /// Section `work_sessions`.
+    pub work_sessions: WorkSessionsConfig,
     /// Section `limits`.
     pub limits: Limits,
     /// Section `logging`.
@@ -120,6 +125,7 @@ impl Config {
             ("filtering", self.filtering == other.filtering),
             ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
+            ("work_sessions", self.work_sessions == other.work_sessions),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),
         ]

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{Outcome, ToolSource};
+use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::tool::ToolRef;
@@ -44,13 +44,16 @@ impl Relay {
         let context = searched
             .as_ref()
             .and_then(|_| self.caller.search.context(Instant::now()));
+        let work_session = (self.caller)
+            .work_session(&self.shared, message.hints(), true, started_at)
+            .await;
         let continued = self.continued(params);
         if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
             let called = ToolRef {
                 upstream: self.upstream().clone(),
                 tool: recorded_tool(tool.clone()),
             };
-            next_tools.called(session, &called, started_at);
+            next_tools.called(CallSession::of(work_session, session), &called, started_at);
         }
         let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
@@ -64,6 +67,7 @@ impl Relay {
             continues: continued.map(|call| call.first),
             source,
             context,
+            work_session,
             request_bytes: message.raw().len(),
         };
         let opened = self.shared.recorder.call_opened(details).await;

@@ -182,6 +182,13 @@ impl Relay {
                     ClientDescription::of_initialize(message.params(envelope));
                 self.caller.introduced(client, requested.as_deref());
             }
+            "tools/list" if !self.is_united() => {
+                let hints = message.hints();
+                let work = self
+                    .caller
+                    .work_session(&self.shared, hints, false, started_at);
+                work.await;
+            }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());
                 self.caller

@@ -102,7 +102,8 @@ impl Relay {
         };
         let asking = Asking {
             caller: &self.caller,
-            recorder: &self.shared.recorder,
+            shared: &self.shared,
+            hints: search.message.hints(),
             is_modern: search.is_modern,
             received: search.received,
             received_at: search.received_at,

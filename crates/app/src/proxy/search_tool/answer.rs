@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use riglm_domain::invocation::CallSession;
+use riglm_domain::request_hints::RequestHints;
 use serde_json::Value;
 
 use super::SearchTool;
 use super::arguments::Arguments;
 use crate::proxy::caller::Caller;
+use crate::proxy::shared::Shared;
 use crate::search::{Offer, SearchCall};
-use crate::tracking::{Recorder, SearchDetails};
+use crate::tracking::SearchDetails;
 
 /// Who searches, and since when.
 #[derive(Debug)]
 pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) caller: &'a Caller,
-    pub(in crate::proxy) recorder: &'a Recorder,
+    pub(in crate::proxy) shared: &'a Shared,
+    pub(in crate::proxy) hints: &'a RequestHints,
     /// The result is for a modern client.
     pub(in crate::proxy) is_modern: bool,
     pub(in crate::proxy) received: Instant,
@@ -43,9 +47,15 @@ impl SearchTool {
                 return failure(asking, &problem);
             }
         };
-        let session = asking.caller.row(asking.recorder).await;
+        let recorder = &asking.shared.recorder;
+        let session = asking.caller.row(recorder).await;
+        let (hints, now) = (asking.hints, asking.received_at);
+        let work_session = (asking.caller)
+            .work_session(asking.shared, hints, false, now)
+            .await;
         let call = SearchCall {
             session,
+            together: CallSession::of(work_session, session),
             principal: asking.caller.principal.clone(),
             client: asking.caller.client_name(),
             query: arguments.query.clone(),
@@ -69,7 +79,7 @@ impl SearchTool {
             results: reply.results.clone(),
             embedding: reply.query_vector,
         };
-        let context = asking.recorder.searched(details).await;
+        let context = recorder.searched(details).await;
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
         search.found(named.chain(&reply.predicted), context, Instant::now());

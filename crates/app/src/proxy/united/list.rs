@@ -66,6 +66,12 @@ impl ClientSession {
     ) -> Reply {
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
+        if kind == ListKind::Tools {
+            let now = self.shared.recorder.now();
+            let hints = message.hints();
+            let work = self.caller.work_session(&self.shared, hints, false, now);
+            work.await;
+        }
         let found = match cursor {
             None => self
                 .gather(kind, message, is_modern)

@@ -58,7 +58,8 @@ impl ClientSession {
         }
         let asking = Asking {
             caller: &self.caller,
-            recorder: &self.shared.recorder,
+            shared: &self.shared,
+            hints: message.hints(),
             is_modern,
             received,
             received_at,

@@ -111,6 +111,7 @@ impl Scene {
             limits: Limits::default(),
             search: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         });
         let key = ClientKey::new(&Principal::local(), None, None);
