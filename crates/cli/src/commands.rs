@@ -10,6 +10,7 @@ mod eval;
 mod hangup;
 mod login;
 mod model;
+mod moment;
 mod replay;
 mod serve;
 mod sessions;
