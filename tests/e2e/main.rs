@@ -17,6 +17,7 @@ mod postgres;
 mod recording;
 mod replay;
 mod replicas;
+mod work_sessions;
 
 use riglm_tests::fixture::{Server, Upstream};
 

@@ -80,7 +80,8 @@ async fn a_row_has_the_promised_keys_and_values() {
             "request_tokens",
             "response_tokens",
             "tokens_estimated",
-            "continues"
+            "continues",
+            "work_session"
         ]
     );
     let duration = rows[0]["duration_ms"]

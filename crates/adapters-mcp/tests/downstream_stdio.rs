@@ -51,6 +51,7 @@ fn scene(capacity: usize) -> Scene {
         search: None,
         intents: None,
         next_tools: None,
+        work_sessions: None,
         tools: MetaTools::default(),
     });
     let (input, served_input) = tokio::io::duplex(64 << 10);

@@ -8,6 +8,7 @@
 
 mod ask;
 mod choosing;
+mod epochs;
 mod lists;
 mod marks;
 mod options;
@@ -15,6 +16,8 @@ mod policy;
 mod rendering;
 mod scope;
 mod sizes;
+mod steering;
+mod watching;
 mod widening;
 
 use std::collections::HashSet;

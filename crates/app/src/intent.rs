@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use lru::LruCache;
-use riglm_domain::id::SessionId;
 use riglm_domain::intent::IntentMemory;
+use riglm_domain::invocation::CallSession;
 
 pub use riglm_domain::intent::{IntentSource, IntentWeights, KnownIntent};
 
@@ -22,7 +22,7 @@ const MAX_SESSIONS: usize = 4_096;
 #[derive(Debug)]
 pub struct Intents {
     weights: IntentWeights,
-    sessions: Mutex<LruCache<SessionId, IntentMemory>>,
+    sessions: Mutex<LruCache<CallSession, IntentMemory>>,
 }
 
 impl Intents {
@@ -44,7 +44,7 @@ impl Intents {
 
     /// Notes a text that says what a session is doing. One of [`IntentSource::Arguments`] is noted
     /// for each call, empty or not: calls make older texts count less.
-    pub fn note(&self, session: SessionId, source: IntentSource, text: &str, now: Timestamp) {
+    pub fn note(&self, session: CallSession, source: IntentSource, text: &str, now: Timestamp) {
         let mut sessions = self.lock();
         let memory = sessions.get_or_insert_mut(session, IntentMemory::default);
         memory.note(source, text, &self.weights, now);
@@ -52,12 +52,12 @@ impl Intents {
 
     /// Returns what a session is doing, if anything is known of it.
     #[must_use]
-    pub fn current(&self, session: SessionId, now: Timestamp) -> Option<KnownIntent> {
+    pub fn current(&self, session: CallSession, now: Timestamp) -> Option<KnownIntent> {
         let mut sessions = self.lock();
         sessions.get(&session)?.current(now)
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<SessionId, IntentMemory>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<CallSession, IntentMemory>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,14 +65,18 @@ impl Intents {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use riglm_domain::id::SessionId;
 
     use super::*;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-    fn session(n: usize) -> SessionId {
+    fn session(n: usize) -> CallSession {
         let n = i64::try_from(n).unwrap();
-        SessionId::new(NOW + SignedDuration::from_millis(n), [1; 10])
+        CallSession::Connection(SessionId::new(
+            NOW + SignedDuration::from_millis(n),
+            [1; 10],
+        ))
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod session_calls;
 mod shared_learner;
 mod task;
 
-pub use learner::IDLE_GAP;
+pub use learner::idle_gap;
 pub use next_tools::{
     Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,
 };

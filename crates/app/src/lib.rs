@@ -19,3 +19,4 @@ pub mod search;
 pub mod shared_upstream;
 pub mod tracking;
 pub mod upkeep;
+pub mod work_sessions;

@@ -6,6 +6,7 @@ mod recorder;
 mod token_meter;
 mod watched_journal;
 
+pub(crate) use entropy::EntropySource;
 pub(crate) use recorder::micros;
 pub use recorder::{
     CallDetails, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused, SearchDetails,

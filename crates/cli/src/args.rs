@@ -19,7 +19,7 @@ pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, O
 use crate::config::{Downstream, Overrides, UpstreamChoice};
 use crate::demo::DemoServer;
 
-pub use eval::{EvalCommand, EvalSearchArgs, FusionChoice, HistoryChoice};
+pub use eval::{EvalCommand, EvalSearchArgs, EvalSessionsArgs, FusionChoice, HistoryChoice};
 pub use replay::{ReplayArgs, ReplayInput};
 
 /// A transparent MCP proxy that records tool calls.

@@ -11,6 +11,7 @@ mod hangup;
 mod lists;
 mod login;
 mod model;
+mod moment;
 mod replay;
 mod serve;
 mod sessions;

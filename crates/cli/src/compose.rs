@@ -25,6 +25,7 @@ use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
+use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
@@ -96,6 +97,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         search: search.clone(),
         intents: intents_from(config),
         next_tools: next_tools.clone(),
+        work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
     }));
     let stop = CancellationToken::new();
@@ -280,6 +282,20 @@ fn intents_from(config: &Config) -> Option<Arc<Intents>> {
     let weights = config.intent.weights();
     let is_wanted = config.filtering.may_hide() && !weights.is_off();
     is_wanted.then(|| Arc::new(Intents::new(weights)))
+}
+
+/// Returns what finds the work session of each request; `None` where they are not derived.
+fn work_sessions_from(
+    config: &Config,
+    storage: Option<&Storage>,
+) -> anyhow::Result<Option<Arc<WorkSessions>>> {
+    if !config.work_sessions.enabled {
+        return Ok(None);
+    }
+    let store = storage.map(|storage| Arc::new(storage.store.clone()) as Arc<_>);
+    let idle_gap = config.work_sessions.idle_gap();
+    let work_sessions = WorkSessions::new(store, hasher_from(config)?, idle_gap);
+    Ok(Some(Arc::new(work_sessions)))
 }
 
 /// Returns the tools of the proxy itself.

@@ -39,6 +39,7 @@ async fn recorded(arguments: Option<&str>, result: Option<&str>) -> InvocationSu
         sequence: 1,
         source: ToolSource::Shown,
         context: None,
+        work_session: None,
         request_bytes: 100,
     };
     let id = recorder.call_opened(details).await.expect("it is recorded");

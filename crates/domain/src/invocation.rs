@@ -246,6 +246,15 @@ pub enum CallSession {
     Connection(SessionId),
 }
 
+impl CallSession {
+    /// Returns the session of what belongs to this work session, if one was derived, and came over
+    /// this connection.
+    #[must_use]
+    pub fn of(work_session: Option<WorkSessionId>, connection: SessionId) -> Self {
+        work_session.map_or(Self::Connection(connection), Self::Work)
+    }
+}
+
 impl PastCall {
     /// Returns the tool that was called.
     #[must_use]
@@ -259,7 +268,7 @@ impl PastCall {
     /// Returns the session that the call belongs to.
     #[must_use]
     pub fn belongs_to(&self) -> CallSession {
-        (self.work_session).map_or(CallSession::Connection(self.session), CallSession::Work)
+        CallSession::of(self.work_session, self.session)
     }
 }
 

@@ -270,6 +270,7 @@ macro_rules! usage_store_contract {
                     an_unknown_work_session_is_none,
                     a_request_within_the_gap_goes_on,
                     a_request_after_the_gap_begins_another,
+                    a_long_work_session_may_be_silent_for_longer,
                     an_earlier_request_goes_on_too,
                     the_newest_work_session_goes_on,
                     other_keys_have_other_work_sessions,

@@ -146,6 +146,7 @@ impl Scene {
             search: None,
             intents: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         }));
         let options = HttpOptions {

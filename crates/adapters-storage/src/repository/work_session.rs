@@ -1,12 +1,10 @@
 //! Work sessions.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::principal::Principal;
-use riglm_domain::work_session::{WorkSession, WorkSessionKey};
+use riglm_domain::work_session::{IdleGap, WorkSession, WorkSessionKey};
 use riglm_ports::analytics::{StoreError, WorkSessionRepository};
 use serde::{Deserialize, Serialize};
 
@@ -144,7 +142,7 @@ impl WorkSessionRepository for Store {
     async fn resolve_work_session(
         &self,
         candidate: &WorkSession,
-        idle_gap: Duration,
+        idle_gap: IdleGap,
     ) -> Result<WorkSession, StoreError> {
         let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
         let of_key = [candidate.key];

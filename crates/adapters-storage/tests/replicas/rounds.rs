@@ -84,7 +84,9 @@ async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
         started_at: at,
         last_active_at: at,
     };
-    let resolved = store.resolve_work_session(&candidate, IDLE_GAP).await;
+    let resolved = store
+        .resolve_work_session(&candidate, IDLE_GAP.into())
+        .await;
     report.work_sessions.push(resolved.unwrap());
 
     let epoch = ListEpoch {

@@ -132,7 +132,7 @@ async fn fill(store: &Store, name: &str, n: u8) {
         ..work_session(name, n, 1)
     };
     store
-        .resolve_work_session(&going, Duration::ZERO)
+        .resolve_work_session(&going, Duration::ZERO.into())
         .await
         .unwrap();
 }

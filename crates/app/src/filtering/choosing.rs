@@ -134,10 +134,7 @@ impl Lists {
         // A list that sessions share is the same whoever of them asks first.
         let intent = ask.intent.filter(|_| !ask.is_modern);
         let view = SessionView {
-            session: match live_session(ask) {
-                CallSession::Connection(id) => id,
-                CallSession::Work(id) => id.to_string().parse().ok()?,
-            },
+            session: live_session(ask),
             principal: ask.principal,
             client: if ask.is_modern { "" } else { ask.client },
             intent: intent.map(|intent| Intent {

@@ -13,7 +13,20 @@ use serde::{Deserialize, Serialize};
 
 /// After so long a silence another session begins. Of the fixed gaps it is the one that parts calls
 /// of a real proxy best.
-pub const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
+const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
+
+/// The most that a work session, whose end is found when its requests come, may be silent before it
+/// counts as over here. One that goes on after that is learned from as another one.
+const WORK_GAP: SignedDuration = SignedDuration::from_hours(1);
+
+/// Returns after how long a silence another session begins.
+#[must_use]
+pub fn idle_gap(session: &CallSession) -> SignedDuration {
+    match session {
+        CallSession::Work(_) => WORK_GAP,
+        CallSession::Connection(_) => IDLE_GAP,
+    }
+}
 
 /// How long a call may come after those that were received later, and still be learned from.
 pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
@@ -31,6 +44,14 @@ struct Open {
     last_call: Timestamp,
     /// The text that said last what is being done.
     context: Option<ContextId>,
+}
+
+impl Open {
+    /// Returns the last moment of a call that belongs to it.
+    fn over_at(&self, session: &CallSession) -> Timestamp {
+        let gap = idle_gap(session);
+        self.last_call.saturating_add(gap).unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// When what was learned was begun, and after how many removals of clients: what was learned before
@@ -74,6 +95,7 @@ pub(super) struct Learner {
     /// The tools that were ever listed, or called with success, ascending and each once.
     known: Vec<Slot>,
     open: BTreeMap<CallSession, Open>,
+    /// The open sessions by when they are over, if no call comes.
     by_silence: BTreeSet<(Timestamp, CallSession)>,
     /// Calls up to this one are not read again.
     read_to: Option<InvocationId>,
@@ -110,7 +132,7 @@ impl Learner {
     /// Returns the calls so far of a session that is not over.
     pub(super) fn trail(&self, session: &CallSession, now: Timestamp) -> Option<&Trail> {
         let open = self.open.get(session)?;
-        (now.duration_since(open.last_call) <= IDLE_GAP).then_some(&open.trail)
+        (now.duration_since(open.last_call) <= idle_gap(session)).then_some(&open.trail)
     }
 
     /// Returns how many calls were learned from since this was made or restored.
@@ -215,7 +237,7 @@ impl Learner {
         (self.predictor).learn(&mut open.trail, &self.known, slot, Lesson::Everything);
         self.n_learned += 1;
         self.has_learned = true;
-        self.by_silence.insert((open.last_call, session));
+        self.by_silence.insert((open.over_at(&session), session));
         self.open.insert(session, open);
         while self.open.len() > MAX_OPEN {
             self.end_most_silent();
@@ -224,14 +246,14 @@ impl Learner {
 
     fn take(&mut self, session: CallSession) -> Option<Open> {
         let open = self.open.remove(&session)?;
-        self.by_silence.remove(&(open.last_call, session));
+        self.by_silence.remove(&(open.over_at(&session), session));
         Some(open)
     }
 
     /// Takes sessions to be over that have been silent for long.
     pub(super) fn end_silent(&mut self, now: Timestamp) {
-        while let Some((last_call, _)) = self.by_silence.first() {
-            if now.duration_since(*last_call) <= IDLE_GAP {
+        while let Some((over_at, _)) = self.by_silence.first() {
+            if now <= *over_at {
                 break;
             }
             self.end_most_silent();
@@ -309,7 +331,7 @@ impl Learner {
             .filter(|(_, open)| open.trail.is_over(vocabulary))
             .collect();
         let open = self.open.iter();
-        self.by_silence = open.map(|(key, open)| (open.last_call, *key)).collect();
+        self.by_silence = open.map(|(key, open)| (open.over_at(key), *key)).collect();
         self.origin = saved.origin;
         self.has_learned = true;
         self.read_to = saved.read_to;

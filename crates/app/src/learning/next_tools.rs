@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::SessionId;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::{
     Bands, Confidence, ConfidenceMeasure, Explanation, Party, Slot, TextEvidence, Trail,
@@ -45,7 +44,7 @@ pub struct Intent<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct SessionView<'a> {
     /// The session.
-    pub session: SessionId,
+    pub session: CallSession,
     /// Whose it is.
     pub principal: &'a Principal,
     /// The name that the client gives itself.
@@ -139,7 +138,7 @@ impl NextTools {
     }
 
     /// Notes that a session calls a tool: predictions for it follow at once.
-    pub fn called(&self, session: SessionId, tool: &ToolRef, at: Timestamp) {
+    pub fn called(&self, session: CallSession, tool: &ToolRef, at: Timestamp) {
         self.sessions.called(session, tool, at);
     }
 
@@ -305,7 +304,7 @@ fn trail(
 ) -> Trail {
     let party = Party::new(view.principal, view.client);
     let mut trail = if calls.is_empty() {
-        let known = learner.trail(&CallSession::Connection(view.session), view.now);
+        let known = learner.trail(&view.session, view.now);
         known.cloned().unwrap_or_else(|| Trail::new(party))
     } else {
         let called: BTreeSet<CallKey> = calls.iter().copied().collect();

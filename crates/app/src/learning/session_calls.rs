@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use lru::LruCache;
-use riglm_domain::id::SessionId;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::tool::ToolRef;
 
-use super::learner::IDLE_GAP;
+use super::learner::idle_gap;
 
 /// How many sessions are followed at a time.
 const MAX_SESSIONS: usize = 10_000;
@@ -49,8 +49,8 @@ impl Calls {
         }
     }
 
-    fn is_over(&self, now: Timestamp) -> bool {
-        now.duration_since(self.last_at) > IDLE_GAP
+    fn is_over(&self, session: &CallSession, now: Timestamp) -> bool {
+        now.duration_since(self.last_at) > idle_gap(session)
     }
 
     fn push(&mut self, tool: CallKey, at: Timestamp) {
@@ -68,7 +68,7 @@ impl Calls {
 
 /// The calls of the sessions that are going on.
 #[derive(Debug)]
-pub(super) struct SessionCalls(Mutex<LruCache<SessionId, Calls>>);
+pub(super) struct SessionCalls(Mutex<LruCache<CallSession, Calls>>);
 
 impl Default for SessionCalls {
     fn default() -> Self {
@@ -79,10 +79,10 @@ impl Default for SessionCalls {
 
 impl SessionCalls {
     /// Notes that a session called a tool.
-    pub(super) fn called(&self, session: SessionId, tool: &ToolRef, at: Timestamp) {
+    pub(super) fn called(&self, session: CallSession, tool: &ToolRef, at: Timestamp) {
         let mut sessions = self.lock();
         let calls = sessions.get_or_insert_mut(session, || Calls::new(at));
-        if calls.is_over(at) {
+        if calls.is_over(&session, at) {
             *calls = Calls::new(at);
         }
         calls.push(CallKey::of(tool), at);
@@ -90,15 +90,17 @@ impl SessionCalls {
 
     /// Returns what a session called so far, in its order; nothing where it called nothing, or was
     /// silent for so long that another session begins.
-    pub(super) fn of(&self, session: SessionId, now: Timestamp) -> Vec<CallKey> {
+    pub(super) fn of(&self, session: CallSession, now: Timestamp) -> Vec<CallKey> {
         let mut sessions = self.lock();
-        let calls = sessions.get(&session).filter(|calls| !calls.is_over(now));
+        let calls = sessions
+            .get(&session)
+            .filter(|calls| !calls.is_over(&session, now));
         calls.map_or_else(Vec::new, |calls| {
             calls.earlier.iter().chain(&calls.last).copied().collect()
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<SessionId, Calls>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<CallSession, Calls>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +108,7 @@ impl SessionCalls {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
-    use riglm_domain::id::UpstreamName;
+    use riglm_domain::id::{SessionId, UpstreamName};
 
     use super::*;
 
@@ -125,12 +127,18 @@ mod tests {
     fn calls_are_kept_until_the_session_is_silent() {
         let sessions = SessionCalls::default();
         let start = Timestamp::constant(1_800_000_000, 0);
-        let session = SessionId::new(start, [1; 10]);
+        let session = CallSession::Connection(SessionId::new(start, [1; 10]));
         sessions.called(session, &tool(1), start);
         sessions.called(session, &tool(2), start + SignedDuration::from_mins(9));
         let later = start + SignedDuration::from_mins(19);
         assert_eq!(sessions.of(session, later), [key(1), key(2)]);
-        assert_eq!(sessions.of(SessionId::new(start, [2; 10]), later), []);
+        assert_eq!(
+            sessions.of(
+                CallSession::Connection(SessionId::new(start, [2; 10])),
+                later
+            ),
+            []
+        );
         let silent = later + SignedDuration::from_secs(1);
         assert_eq!(sessions.of(session, silent), []);
         sessions.called(session, &tool(3), silent);
@@ -141,7 +149,7 @@ mod tests {
     fn a_long_session_keeps_its_last_calls_and_its_tools() {
         let sessions = SessionCalls::default();
         let start = Timestamp::constant(1_800_000_000, 0);
-        let session = SessionId::new(start, [1; 10]);
+        let session = CallSession::Connection(SessionId::new(start, [1; 10]));
         sessions.called(session, &tool(7), start);
         for _ in 0..2 {
             for n in 0..MAX_CALLS {

@@ -1,24 +1,27 @@
 //! Who is behind a session, and what its rows have in common whichever upstream they are about.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
-use riglm_domain::id::SessionId;
+use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::Message;
 use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::request_hints::RequestHints;
 use tokio::sync::OnceCell;
 
 use super::client_description::ClientDescription;
 use super::search_tool::SessionSearch;
+use super::shared::Shared;
 use crate::filtering::{ListAsk, Lists, ShownList};
 use crate::search::Offer;
 use crate::tracking::{Recorder, SessionDetails};
+use crate::work_sessions::WorkRequest;
 
 /// A client that asks for a list within this time after it was told of a change asks because of it.
 const RELISTS_WITHIN: Duration = Duration::from_secs(10);
@@ -34,12 +37,18 @@ pub(super) struct Caller {
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
     introduction: Mutex<Introduction>,
+    /// The work session that its last request belonged to.
+    work: Mutex<Option<WorkSessionId>>,
     /// Its lists of tools.
     listing: ListingState,
     /// A request of a modern revision was seen.
     is_modern: AtomicBool,
     /// When something was last heard of the client.
     last_seen: Mutex<Instant>,
+    /// Keyed hash of the roots that the client named last.
+    roots: Mutex<Option<KeyedHash>>,
+    /// The same at the first request for which it mattered: what was begun with it is not changed.
+    workspace: OnceLock<Option<KeyedHash>>,
 }
 
 /// What is known of the lists of tools that the client was shown.
@@ -73,6 +82,8 @@ struct Introduction {
     /// The revision is the one that was agreed on, not just the one asked for.
     is_agreed: bool,
     handshake: Handshake,
+    /// The key of its work that the client named in its handshake.
+    work: Option<Box<str>>,
 }
 
 /// The messages by which the client set up its session, as it sent them.
@@ -96,9 +107,12 @@ impl Caller {
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),
             introduction: Mutex::default(),
+            work: Mutex::default(),
             listing: ListingState::default(),
             is_modern: AtomicBool::new(false),
             last_seen: Mutex::new(Instant::now()),
+            roots: Mutex::default(),
+            workspace: OnceLock::new(),
         }
     }
 
@@ -213,10 +227,17 @@ impl Caller {
             profile: None,
             is_modern,
             relists: self.listing.relists.load(Ordering::Relaxed),
-            session: CallSession::Connection(row),
+            session: self.together(row),
             intent: None,
             now,
         }
+    }
+
+    /// Returns what the calls belong to that the client makes now, over a connection with this row:
+    /// the work session that its last request belonged to, as far as those are derived.
+    pub(super) fn together(&self, row: SessionId) -> CallSession {
+        let work = *self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        CallSession::of(work, row)
     }
 
     /// Returns the keyed hash by which rows name the client.
@@ -289,9 +310,59 @@ impl Caller {
     }
 
     /// Closes the session's row if there is one.
-    pub(super) async fn close_row(self: &Arc<Self>, recorder: &Recorder) {
+    pub(super) async fn close_row(self: &Arc<Self>, shared: &Shared) {
         if let Some(row) = self.row.get() {
-            recorder.session_closed(*row).await;
+            if let Some(work_sessions) = &shared.work_sessions {
+                work_sessions.disconnected(*row);
+            }
+            shared.recorder.session_closed(*row).await;
         }
+    }
+
+    /// Notes the hints that came with a handshake: they hold for what says nothing else.
+    pub(super) fn hinted(&self, hints: &RequestHints) {
+        self.introduction().work.clone_from(&hints.session);
+    }
+
+    /// Notes the keyed hash of the roots that the client named.
+    pub(super) fn rooted(&self, roots: KeyedHash) {
+        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots);
+    }
+
+    /// Returns the work session that a request with these hints, received at that moment, belongs
+    /// to; `None` where they are not derived.
+    pub(super) async fn work_session(
+        &self,
+        shared: &Shared,
+        hints: &RequestHints,
+        is_call: bool,
+        now: Timestamp,
+    ) -> Option<WorkSessionId> {
+        let work_sessions = shared.work_sessions.as_ref()?;
+        let connection = self.row(&shared.recorder).await;
+        let (info, work) = {
+            let introduction = self.introduction();
+            (introduction.client.info.clone(), introduction.work.clone())
+        };
+        let hints_of_all = work.filter(|_| hints.session.is_none()).map(|work| {
+            let mut hints = hints.clone();
+            hints.session = Some(work);
+            hints
+        });
+        let roots = || *self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = WorkRequest {
+            principal: &self.principal,
+            client_name: &info.name,
+            client: shared.recorder.client_hash(&self.principal, &info),
+            profile: None,
+            workspace: *self.workspace.get_or_init(roots),
+            hints: hints_of_all.as_ref().unwrap_or(hints),
+            connection,
+            is_call,
+            now,
+        };
+        let work = work_sessions.resolve(&request).await;
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        Some(work)
     }
 }

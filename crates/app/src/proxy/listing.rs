@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{ListShown, SelectionDetails, SelectionReason};
 use serde_json::Value;
 
@@ -76,7 +77,11 @@ impl Listing<'_> {
         offer: &Arc<Offer>,
         now: Timestamp,
     ) -> Option<ListIntent> {
-        let known = self.shared.intents.as_ref()?.current(row, now)?;
+        let intents = self.shared.intents.as_ref()?;
+        // What a request says of itself may have come before its work session was known.
+        let known = intents
+            .current(self.caller.together(row), now)
+            .or_else(|| intents.current(CallSession::Connection(row), now))?;
         let Some(tool) = &self.shared.search_tool else {
             return Some(ListIntent {
                 text: known.text,

@@ -25,6 +25,7 @@ use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::search::ToolSearch;
 use crate::tracking::Recorder;
+use crate::work_sessions::WorkSessions;
 
 /// How often deadlines and idle sessions are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
@@ -51,6 +52,8 @@ pub struct ProxyParts {
     pub intents: Option<Arc<Intents>>,
     /// Predicts what sessions need next; told of each call. `None` where nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
+    /// Finds the work session of each request. `None` where they are not derived.
+    pub work_sessions: Option<Arc<WorkSessions>>,
     /// The tools of the proxy itself. They are listed where lists may be made shorter.
     pub tools: MetaTools,
 }
@@ -80,6 +83,7 @@ impl Proxy {
             search_tool,
             intents: parts.intents,
             next_tools: parts.next_tools,
+            work_sessions: parts.work_sessions,
             lists: ListMemory::default(),
             offers: Offers::default(),
             directories: Directories::default(),

@@ -5,6 +5,7 @@ pub(super) mod completion;
 pub(super) mod connection;
 mod from_client;
 mod from_upstream;
+mod here;
 mod intents;
 pub(super) mod list_memory;
 mod list_tools;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use riglm_domain::edit;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
@@ -14,6 +15,7 @@ use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::upstream::Exchange;
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
@@ -150,6 +152,7 @@ impl ClientSession {
         if !ignored.is_empty() {
             tracing::debug!("hints of a request are ignored, for their form or size: {ignored:?}");
         }
+        self.note_hints(&message);
         let message = match taken_in(message) {
             Ok(message) => message,
             Err(message) => {
@@ -179,7 +182,25 @@ impl ClientSession {
         if let Some(text) = &message.hints().context {
             let recorder = &self.shared.recorder;
             let session = self.caller.row(recorder).await;
-            intents.note(session, source, text, recorder.now());
+            intents.note(self.caller.together(session), source, text, recorder.now());
+        }
+    }
+
+    /// Notes what a message says of the work of the client as a whole: a handshake with a key, and
+    /// the roots that the client names.
+    fn note_hints(&self, message: &Message) {
+        let Some(part) = message.single() else {
+            return;
+        };
+        if part.method() == Some("initialize") {
+            self.caller.hinted(message.hints());
+        }
+        // No other result of a client has this member.
+        let roots = message
+            .result(part)
+            .filter(|result| memchr::memmem::find(result.as_bytes(), b"\"roots\"").is_some());
+        if let Some(roots) = roots.and_then(root_uris) {
+            self.caller.rooted(self.shared.recorder.hash_text(&roots));
         }
     }
 
@@ -287,7 +308,7 @@ impl ClientSession {
         let why = &session_ended();
         join_all(members.iter().map(|member| member.relay.close(why))).await;
         self.united.drain(Duration::from_secs(1)).await;
-        self.caller.close_row(&self.shared.recorder).await;
+        self.caller.close_row(&self.shared).await;
         self.client.close().await;
         self.ended.cancel();
     }
@@ -355,4 +376,18 @@ impl ClientSession {
             waiting: Waiting::default(),
         })
     }
+}
+
+/// Returns the URIs of the roots in a result, in an order that does not depend on that of the
+/// roots; `None` if it has none.
+fn root_uris(result: &str) -> Option<String> {
+    let roots: Vec<Root> = serde_json::from_str(edit::member(result, "roots")?).ok()?;
+    let mut uris: Vec<String> = roots.into_iter().map(|root| root.uri).collect();
+    uris.sort_unstable();
+    (!uris.is_empty()).then(|| uris.join("\n"))
+}
+
+#[derive(Deserialize)]
+struct Root {
+    uri: String,
 }

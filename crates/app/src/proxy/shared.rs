@@ -15,6 +15,7 @@ use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
+use crate::work_sessions::WorkSessions;
 
 /// What all sessions share.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(super) intents: Option<std::sync::Arc<Intents>>,
     /// Told of each call, where calls are learned from.
     pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
+    /// Finds the work session of each request, where they are derived.
+    pub(super) work_sessions: Option<std::sync::Arc<WorkSessions>>,
     pub(super) lists: ListMemory,
     /// What sessions could call, made once for all to which the same is listed.
     pub(super) offers: Offers,

@@ -73,7 +73,7 @@ struct Open {
 pub struct History<'a, S> {
     store: &'a S,
     positions: HashMap<ToolRef, usize>,
-    idle_gap: SignedDuration,
+    idle_gap: fn(&CallSession) -> SignedDuration,
     page: VecDeque<PastCall>,
     read_to: Option<InvocationId>,
     is_read: bool,
@@ -87,7 +87,11 @@ pub struct History<'a, S> {
 impl<'a, S: InvocationRepository> History<'a, S> {
     /// Returns the history of a store. `tools` are those of the catalog, in its order.
     #[must_use]
-    pub fn new(store: &'a S, tools: Vec<ToolRef>, idle_gap: SignedDuration) -> Self {
+    pub fn new(
+        store: &'a S,
+        tools: Vec<ToolRef>,
+        idle_gap: fn(&CallSession) -> SignedDuration,
+    ) -> Self {
         Self {
             store,
             positions: tools.into_iter().zip(0..).collect(),
@@ -162,7 +166,10 @@ impl<'a, S: InvocationRepository> History<'a, S> {
     /// Returns whether a session has no calls any more at a moment.
     fn is_over(&self, number: u64, at: Timestamp) -> bool {
         let open = self.open.get(&number);
-        open.is_none_or(|open| at.duration_since(open.last_call) > self.idle_gap)
+        open.is_none_or(|open| {
+            let gap = (self.idle_gap)(&open.together);
+            at.duration_since(open.last_call) > gap
+        })
     }
 
     /// Takes the first session out, if it is over.

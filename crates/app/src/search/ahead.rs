@@ -40,7 +40,7 @@ pub(super) fn ahead(
     }
     let tools: Vec<ToolRef> = offered.iter().map(|tool| tool.tool.clone()).collect();
     let view = SessionView {
-        session: call.session,
+        session: call.together,
         principal: &call.principal,
         client: &call.client,
         intent: Some(intent),

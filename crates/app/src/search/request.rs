@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::search::{ScoredTool, SearchQuality};
 use riglm_domain::tool::ToolRef;
@@ -17,6 +18,8 @@ use crate::filtering::ShownList;
 pub struct SearchCall {
     /// The session that searches.
     pub session: SessionId,
+    /// What the calls of the session have in common.
+    pub together: CallSession,
     /// Whose session that is.
     pub principal: Principal,
     /// The name that the client gives itself.

@@ -9,14 +9,14 @@ use riglm_domain::id::Entropy;
 /// Identifiers need to differ, not to be secret; a system call for each of them would cost more
 /// than all the rest of making one. Those of one millisecond sort in the order of their making.
 #[derive(Debug)]
-pub(super) struct EntropySource {
+pub(crate) struct EntropySource {
     of_run: [u8; 4],
     count: AtomicU64,
 }
 
 impl EntropySource {
     /// Returns a source that is unlike that of any other run.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut random = [0; 12];
         if let Err(error) = getrandom::fill(&mut random) {
             // The clock is the other half of an identifier and tells runs apart by itself.
@@ -32,7 +32,7 @@ impl EntropySource {
     }
 
     /// Returns the next value.
-    pub(super) fn next(&self) -> Entropy {
+    pub(crate) fn next(&self) -> Entropy {
         let count = self.count.fetch_add(1, Ordering::Relaxed) & COUNT_MASK;
         let mut entropy = Entropy::default();
         entropy[..4].copy_from_slice(&self.of_run);

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
 use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{
-    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName,
+    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::list_shown::ListShown;
@@ -103,6 +103,10 @@ pub struct CallDetails<'a> {
     pub source: ToolSource,
     /// What the client was known to be doing.
     pub context: Option<ContextId>,
+    /// The work session that it belongs to.
+    pub work_session: Option<WorkSessionId>,
+    /// The epoch of the list that the client saw, where lists are chosen as a whole.
+    pub list_epoch: Option<u64>,
     /// Size of the request message in bytes.
     pub request_bytes: usize,
 }
@@ -193,6 +197,17 @@ impl Recorder {
         id
     }
 
+    /// Returns the keyed hash by which a client is known.
+    pub(crate) fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
+        let identity = format!("{principal}\0{}\0{}", info.name, info.version);
+        self.hasher.hash_text(&identity)
+    }
+
+    /// Returns the keyed hash of a text.
+    pub(crate) fn hash_text(&self, text: &str) -> KeyedHash {
+        self.hasher.hash_text(text)
+    }
+
     /// Records the end of a session.
     pub async fn session_closed(&self, session: SessionId) {
         let ended_at = self.clock.now();
@@ -219,13 +234,6 @@ impl Recorder {
     /// Records that a session is shown a list that was chosen.
     pub async fn list_shown(&self, list: ListShown) {
         self.append(&Record::ListShown(list)).await;
-    }
-
-    /// Returns the keyed hash by which rows name a client.
-    #[must_use]
-    pub fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
-        let identity = format!("{principal}\0{}\0{}", info.name, info.version);
-        self.hasher.hash_text(&identity)
     }
 
     /// Opens the row of a call that is about to be forwarded.
@@ -262,8 +270,8 @@ impl Recorder {
             source: details.source,
             request_bytes: details.request_bytes as u64,
             continues: details.continues,
-            work_session: None,
-            list_epoch: None,
+            work_session: details.work_session,
+            list_epoch: details.list_epoch,
             context: details.context,
         };
         if !self.append(&Record::CallOpened(invocation)).await && is_required {

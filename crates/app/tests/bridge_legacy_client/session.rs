@@ -50,6 +50,7 @@ impl Sitting {
             search: None,
             intents: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         });
         let client = Arc::new(RecordingClient::default());

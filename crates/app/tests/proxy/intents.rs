@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use riglm_app::intent::KnownIntent;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::Message;
 use riglm_domain::record::Record;
 
@@ -27,7 +28,8 @@ impl Scene {
             _ => None,
         });
         let (session, started_at) = session?;
-        self.intents.current(session, started_at)
+        self.intents
+            .current(CallSession::Connection(session), started_at)
     }
 
     fn lines(&self) -> Vec<String> {

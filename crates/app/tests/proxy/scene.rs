@@ -86,6 +86,7 @@ impl Setup {
             )))),
             intents: Some(Arc::clone(&intents)),
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
                 call_tool: self.has_others.then(|| "call_tool".into()),

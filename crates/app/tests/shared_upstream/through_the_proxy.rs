@@ -50,6 +50,7 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
         search: None,
         intents: None,
         next_tools: None,
+        work_sessions: None,
         tools: MetaTools::default(),
     })
 }

@@ -102,6 +102,7 @@ impl Setup {
             )))),
             intents: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
                 call_tool: self.has_others.then(|| "call_tool".into()),

@@ -11,6 +11,8 @@ use super::Places;
 pub enum EvalCommand {
     /// Measure the search on queries of which the right tools are known
     Search(EvalSearchArgs),
+    /// Measure how well calls are parted into work sessions, by their times alone
+    Sessions(EvalSessionsArgs),
 }
 
 /// How the parts of a score are fused.
@@ -60,6 +62,21 @@ pub struct EvalSearchArgs {
     /// The most queries; the first ones are taken
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `eval sessions`.
+#[derive(Clone, Debug, Args)]
+pub struct EvalSessionsArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// The sessions: one JSON object a line with client and calls, which have a time t; see
+    /// `replay`
+    #[arg(long, value_name = "FILE")]
+    pub sessions: PathBuf,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,

@@ -66,6 +66,7 @@ fn call_as_json(call: &InvocationSummary) -> Value {
         "response_tokens": response.tokens(),
         "tokens_estimated": is_estimated(request) || is_estimated(response),
         "continues": invocation.continues,
+        "work_session": invocation.work_session,
     })
 }
 
@@ -162,14 +163,14 @@ mod tests {
                 r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":1.5,"#,
                 r#""outcome":"error","sequence":1,"source":"shown","request_bytes":100,"#,
                 r#""response_bytes":10,"request_tokens":25,"response_tokens":3,"#,
-                r#""tokens_estimated":true,"continues":null},"#,
+                r#""tokens_estimated":true,"continues":null,"work_session":null},"#,
                 r#"{"id":"019b7ca9-8f2e-7202-8202-020202020202","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
                 r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":null,"#,
                 r#""outcome":null,"sequence":2,"source":"shown","request_bytes":100,"#,
                 r#""response_bytes":0,"request_tokens":25,"response_tokens":0,"#,
                 r#""tokens_estimated":true,"#,
-                r#""continues":"019b7ca9-8f2e-7101-8101-010101010101"}]"#
+                r#""continues":"019b7ca9-8f2e-7101-8101-010101010101","work_session":null}]"#
             )
         );
         assert_eq!(as_json(&[]).to_string(), "[]");

@@ -1,6 +1,8 @@
-//! `riglm eval`: how good the search is, on data of one's own.
+//! `riglm eval`: how good the search is, and how calls are parted into work sessions, on data of
+//! one's own.
 
 mod labelled;
+mod work_sessions;
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,6 +27,7 @@ impl EvalCommand {
     pub(super) fn places(&self) -> &crate::args::Places {
         match self {
             Self::Search(arguments) => &arguments.places,
+            Self::Sessions(arguments) => &arguments.places,
         }
     }
 }
@@ -33,6 +36,7 @@ impl EvalCommand {
 pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Result<()> {
     match command {
         EvalCommand::Search(arguments) => search(config, arguments).await,
+        EvalCommand::Sessions(arguments) => work_sessions::run(config, arguments),
     }
 }
 

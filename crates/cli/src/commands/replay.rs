@@ -12,7 +12,7 @@ use anyhow::bail;
 use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
-use riglm_app::learning::IDLE_GAP;
+use riglm_app::learning::idle_gap;
 use riglm_app::replay::{
     History, ReplayCatalog, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
     history_catalog, replay,
@@ -127,7 +127,7 @@ async fn of_store(
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let (catalog, tools) = history_catalog(&store).await?;
-    let mut history = History::new(&store, tools, IDLE_GAP);
+    let mut history = History::new(&store, tools, idle_gap);
     let report = replayed(&catalog, &mut history, options).await?;
     if report.n_calls == 0 {
         bail!("no calls are recorded in {}", config.data_dir.display());

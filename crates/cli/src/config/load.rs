@@ -164,6 +164,7 @@ fn checked(
         prediction: sections.prediction,
         search: sections.search,
         intent: sections.intent,
+        work_sessions: sections.work_sessions,
         limits: sections.limits,
         logging: sections.logging,
     })

@@ -9,6 +9,7 @@ use riglm_adapters_prediction::{FilteringConfig, PredictionConfig};
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::Naming;
+use riglm_app::work_sessions::WorkSessionsConfig;
 use riglm_domain::id::UpstreamName;
 use serde::Deserialize;
 use validator::Validate;
@@ -46,6 +47,7 @@ pub(super) struct Sections {
     pub(super) search: SearchConfig,
     #[validate(nested)]
     pub(super) intent: IntentConfig,
+    pub(super) work_sessions: WorkSessionsConfig,
     #[validate(nested)]
     pub(super) limits: Limits,
     #[validate(nested)]
@@ -91,6 +93,8 @@ pub struct Config {
     pub search: SearchConfig,
     /// Section `intent`.
     pub intent: IntentConfig,
+    /// Section `work_sessions`.
+    pub work_sessions: WorkSessionsConfig,
     /// Section `limits`.
     pub limits: Limits,
     /// Section `logging`.
@@ -126,6 +130,7 @@ impl Config {
             ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
             ("intent", self.intent == other.intent),
+            ("work_sessions", self.work_sessions == other.work_sessions),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),
         ]

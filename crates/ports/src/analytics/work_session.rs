@@ -1,11 +1,10 @@
 //! Work sessions.
 
 use std::fmt;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::work_session::{IdleGap, WorkSession};
 
 use super::StoreError;
 
@@ -26,7 +25,7 @@ pub trait WorkSessionRepository: Send + Sync + fmt::Debug {
     async fn resolve_work_session(
         &self,
         candidate: &WorkSession,
-        idle_gap: Duration,
+        idle_gap: IdleGap,
     ) -> Result<WorkSession, StoreError>;
 
     /// Returns a work session; `None` when there is none with this identifier.

@@ -231,7 +231,9 @@ pub async fn a_client_without_sessions_has_its_other_rows(store: &impl UsageStor
     let of_client = exclusion(1, "a", OverrideScope::Client(key.clone()));
     store.set_override(&of_client, &audit(1)).await.unwrap();
     let going = going(&client, 1);
-    let resolved = store.resolve_work_session(&going, Duration::ZERO).await;
+    let resolved = store
+        .resolve_work_session(&going, Duration::ZERO.into())
+        .await;
     assert_eq!(resolved.unwrap(), going);
     let expected = [
         ClientRow::work_session(&going).unwrap(),
@@ -321,7 +323,9 @@ async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
     ];
     apply(store, &records).await;
     let going = going(client, first);
-    let resolved = store.resolve_work_session(&going, Duration::ZERO).await;
+    let resolved = store
+        .resolve_work_session(&going, Duration::ZERO.into())
+        .await;
     assert_eq!(resolved.unwrap(), going);
     for epoch in epochs(client, first) {
         store.begin_epoch(&epoch).await.unwrap();

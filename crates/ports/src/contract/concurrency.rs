@@ -114,7 +114,7 @@ pub async fn all_agree_on_a_work_session_at_once(store: &impl UsageStore) {
         let gap = Duration::from_millis(100);
         let resolving = candidates
             .iter()
-            .map(|candidate| store.resolve_work_session(candidate, gap));
+            .map(|candidate| store.resolve_work_session(candidate, gap.into()));
         let resolved = join_all(resolving).await.into_iter();
         let resolved: Vec<_> = resolved.map(Result::unwrap).collect();
         assert!(

@@ -8,6 +8,7 @@ use riglm_domain::list_account::{ListActivity, ListTokens};
 use riglm_domain::list_shown::ListShown;
 use riglm_domain::record::Record;
 use riglm_domain::search::Search;
+use riglm_domain::work_session::IdleGap;
 
 use super::UsageStore;
 use super::scene::{
@@ -99,7 +100,9 @@ pub async fn the_newest_of_each_kind_are_read(store: &impl UsageStore) {
 pub async fn a_work_session_is_read_over_its_connections(store: &impl UsageStore) {
     let [one, two, other] = [1, 2, 3].map(|n| session(run(1), n).id);
     let asked = work_session("key", 9, 30);
-    let resolved = store.resolve_work_session(&asked, Duration::ZERO).await;
+    let resolved = store
+        .resolve_work_session(&asked, IdleGap::new(Duration::ZERO, Duration::ZERO))
+        .await;
     let id = resolved.unwrap().id;
     let later = [(one, 40), (two, 50)].map(|(session, n)| call_in(session, n, Some(id)));
     let before = call_in(one, 20, Some(WorkSessionId::new(moment(1), [1; 10])));
@@ -144,7 +147,9 @@ pub async fn a_work_session_is_read_over_its_connections(store: &impl UsageStore
 /// A work session that is not known, or that called nothing, did nothing.
 pub async fn a_work_session_without_calls_did_nothing(store: &impl UsageStore) {
     let known = work_session("key", 1, 30);
-    let resolved = store.resolve_work_session(&known, Duration::ZERO).await;
+    let resolved = store
+        .resolve_work_session(&known, IdleGap::new(Duration::ZERO, Duration::ZERO))
+        .await;
     let id = session(run(1), 1).id;
     let shown = Record::ListShown(list_shown(id, 30));
     apply(store, &[shown, Record::Searched(search(id, 30))]).await;

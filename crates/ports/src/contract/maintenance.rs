@@ -68,7 +68,10 @@ pub async fn a_purge_removes_what_is_older(store: &impl UsageStore) {
     let (first, second) = (work_session("old", 1, 20), work_session("new", 2, 60));
     for candidate in [&first, &second] {
         let gap = std::time::Duration::ZERO;
-        store.resolve_work_session(candidate, gap).await.unwrap();
+        store
+            .resolve_work_session(candidate, gap.into())
+            .await
+            .unwrap();
     }
     let purged = store.purge(moment(60), 1_000).await.unwrap();
     assert!(purged.is_done);

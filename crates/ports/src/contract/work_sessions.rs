@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::work_session::{IdleGap, WorkSession};
 
 use super::UsageStore;
 use super::scene::{moment, work_session};
@@ -53,6 +53,20 @@ pub async fn a_request_after_the_gap_begins_another(store: &impl UsageStore) {
     assert_eq!(store.work_sessions(9).await.unwrap(), [on_time, late]);
 }
 
+/// The gap that is allowed grows with the work session, within its bounds.
+pub async fn a_long_work_session_may_be_silent_for_longer(store: &impl UsageStore) {
+    let gap = IdleGap::new(GAP, 3 * GAP);
+    let first = work_session("key", 1, 0);
+    for (n, millis) in [(1, 0), (2, 90), (3, 270), (4, 570)] {
+        let candidate = work_session("key", n, millis);
+        let resolved = store.resolve_work_session(&candidate, gap).await.unwrap();
+        assert_eq!(resolved.id, first.id, "{millis}");
+    }
+    let late = work_session("key", 5, 871);
+    let resolved = store.resolve_work_session(&late, gap).await.unwrap();
+    assert_eq!(resolved, late);
+}
+
 /// A request with an earlier moment goes on with the work session, whose last activity stays.
 pub async fn an_earlier_request_goes_on_too(store: &impl UsageStore) {
     let known = work_session("key", 1, 500);
@@ -84,7 +98,10 @@ pub async fn other_keys_have_other_work_sessions(store: &impl UsageStore) {
 pub async fn a_candidate_resolved_again_gets_itself(store: &impl UsageStore) {
     let candidate = work_session("key", 1, 0);
     for gap in [GAP, Duration::ZERO, Duration::MAX] {
-        let resolved = store.resolve_work_session(&candidate, gap).await.unwrap();
+        let resolved = store
+            .resolve_work_session(&candidate, gap.into())
+            .await
+            .unwrap();
         assert_eq!(resolved, candidate);
     }
     assert_eq!(store.work_sessions(9).await.unwrap(), [candidate]);
@@ -111,5 +128,8 @@ pub async fn the_newest_work_sessions_come_oldest_first(store: &impl UsageStore)
 }
 
 async fn resolve(store: &impl UsageStore, candidate: &WorkSession) -> WorkSession {
-    store.resolve_work_session(candidate, GAP).await.unwrap()
+    store
+        .resolve_work_session(candidate, GAP.into())
+        .await
+        .unwrap()
 }

@@ -1,11 +1,14 @@
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use riglm_domain::id::{OverrideId, SessionId, UpstreamName};
 use riglm_domain::invocation::CallSession;
-use riglm_domain::list_shown::SelectionReason;
+use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::listing::ListBounds;
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope};
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use riglm_domain::id::InvocationId;
+use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::{Outcome, PastCall};
 use riglm_ports::fake::FailingPredictor;
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use riglm_domain::id::{InvocationId, UpstreamName};
+use riglm_domain::id::{InvocationId, SessionId, UpstreamName};
 use riglm_domain::invocation::{Outcome, PastCall};
 use riglm_domain::prediction::Band;
 use riglm_ports::fake::FailingPredictor;
@@ -56,7 +56,11 @@ fn taught(is_failing: Arc<AtomicBool>) -> NextTools {
     next
 }
 
-fn view(principal: &Principal, session: SessionId) -> SessionView<'_> {
+fn connected(n: u8) -> CallSession {
+    CallSession::Connection(session(n))
+}
+
+fn view(principal: &Principal, session: CallSession) -> SessionView<'_> {
     SessionView {
         session,
         principal,
@@ -75,17 +79,17 @@ fn what_a_session_just_called_counts_at_once() {
     let next = taught(Arc::default());
     let principal = Principal::local();
     let tools = ["write", "list", "read"].map(tool);
-    next.called(session(1), &tool("read"), START);
-    let after_read = next.predict(&view(&principal, session(1)), &tools);
+    next.called(connected(1), &tool("read"), START);
+    let after_read = next.predict(&view(&principal, connected(1)), &tools);
     assert_eq!(positions(&after_read)[0], 0);
-    next.called(session(1), &tool("write"), START);
-    let after_write = next.predict(&view(&principal, session(1)), &tools);
+    next.called(connected(1), &tool("write"), START);
+    let after_write = next.predict(&view(&principal, connected(1)), &tools);
     assert_eq!(positions(&after_write)[0], 2);
     assert_eq!(after_write.fallback, None);
     assert!((after_write.confidence(3).value - 1.0).abs() < 1e-9);
     assert_eq!(after_write.confidence(0).band, Band::ShowAll);
     // A session that called nothing here goes on where the store has it.
-    let known = next.predict(&view(&principal, session(200)), &tools);
+    let known = next.predict(&view(&principal, connected(200)), &tools);
     assert_eq!(positions(&known), positions(&after_write));
 }
 
@@ -94,15 +98,15 @@ fn only_tools_that_are_asked_about_are_predicted_and_new_ones_have_a_place() {
     let next = taught(Arc::default());
     let principal = Principal::local();
     let tools = ["brand_new", "read", "brand_new"].map(tool);
-    let prediction = next.predict(&view(&principal, session(1)), &tools);
+    let prediction = next.predict(&view(&principal, connected(1)), &tools);
     let mut found = positions(&prediction);
     found.sort_unstable();
     assert_eq!(found, [0, 1]);
     let sum: f64 = prediction.ranked.iter().map(|it| it.probability).sum();
     assert!((sum - 1.0).abs() < 1e-9);
-    let why = next.explain(&view(&principal, session(1)), &tools, &[1, 9]);
+    let why = next.explain(&view(&principal, connected(1)), &tools, &[1, 9]);
     assert!(why[0].is_some() && why[1].is_none());
-    let none = next.predict(&view(&principal, session(1)), &[]);
+    let none = next.predict(&view(&principal, connected(1)), &[]);
     assert!(none.ranked.is_empty() && none.confidence(5).value.abs() < 1e-9);
 }
 
@@ -114,15 +118,15 @@ fn a_prediction_that_fails_falls_back_and_is_counted() {
     let tools = ["write", "list", "read"].map(tool);
     is_failing.store(true, Ordering::SeqCst);
     for n in 1..=2 {
-        let prediction = next.predict(&view(&principal, session(1)), &tools);
+        let prediction = next.predict(&view(&principal, connected(1)), &tools);
         assert_eq!(prediction.fallback, Some(Fallback::Failed));
         assert_eq!(positions(&prediction), [0, 1, 2]);
         assert_eq!(prediction.confidence(3).band, Band::ShowAll);
         assert_eq!(next.n_failed(), n);
     }
-    let why = next.explain(&view(&principal, session(1)), &tools, &[0]);
+    let why = next.explain(&view(&principal, connected(1)), &tools, &[0]);
     assert_eq!((why, next.n_failed()), (vec![None], 3));
     is_failing.store(false, Ordering::SeqCst);
-    let again = next.predict(&view(&principal, session(1)), &tools);
+    let again = next.predict(&view(&principal, connected(1)), &tools);
     assert_eq!(again.fallback, None);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{Outcome, ToolSource};
+use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::tool::ToolRef;
@@ -41,6 +41,9 @@ impl Relay {
             upstream: self.upstream().clone(),
             tool: tool.clone(),
         };
+        let work_session = (self.caller)
+            .work_session(&self.shared, message.hints(), true, started_at)
+            .await;
         let is_modern = params.protocol_meta().is_some();
         let listed = self.note_for_list(&called, is_modern).await;
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
@@ -61,7 +64,7 @@ impl Relay {
                 upstream: self.upstream().clone(),
                 tool: recorded_tool(tool.clone()),
             };
-            next_tools.called(session, &called, started_at);
+            next_tools.called(CallSession::of(work_session, session), &called, started_at);
         }
         let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
@@ -75,6 +78,8 @@ impl Relay {
             continues: continued.map(|call| call.first),
             source,
             context,
+            work_session,
+            list_epoch: listed.as_ref().map(|(shown, _)| shown.epoch),
             request_bytes: message.raw().len(),
         };
         self.review_list(is_modern);

@@ -10,15 +10,14 @@ use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
-use tokio_util::sync::CancellationToken;
 
 use super::Relay;
 use super::completion::{Ending, Response};
-use super::listing::ListRequest;
+use super::here::Received;
 use super::params::{IdMember, RequestParams, id_member};
 use super::pending::{Pending, Purpose};
 use super::recorded_names::{recorded_target, without_secrets};
-use super::search::{Search, alone};
+use super::search::alone;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::shared::stopping;
 
@@ -140,24 +139,12 @@ impl Relay {
         }
         let started_at = self.shared.recorder.now();
         let is_call = method == "tools/call";
-        let own_tool = is_call.then(|| self.own_tool(&params)).flatten();
-        let searching = own_tool.map(|tool| (tool, CancellationToken::new()));
-        if searching.is_some()
-            && let Some(meta) = &meta
-        {
+        let here = self.answered_here(method, &params);
+        if let (Some(_), Some(meta)) = (&here, &meta) {
             meta.check_spoken()?;
         }
-        let lists = self.lists().filter(|_| method == "tools/list");
-        let listing = lists.map(|lists| (Arc::clone(lists), CancellationToken::new()));
-        if listing.is_some()
-            && let Some(meta) = &meta
-        {
-            meta.check_spoken()?;
-        }
-        let cancel_searching = searching.as_ref().map(|(_, cancel)| cancel);
-        let cancel = cancel_searching.or(listing.as_ref().map(|(_, cancel)| cancel));
-        let purpose = match cancel {
-            Some(cancel) => Purpose::Here(cancel.clone()),
+        let purpose = match &here {
+            Some(here) => Purpose::Here(here.cancel.clone()),
             None => self.purpose(method, &params),
         };
         let now = Instant::now();
@@ -176,27 +163,15 @@ impl Relay {
         };
         self.reserve(id, pending)?;
         self.note_intent_of(method, &params).await;
-        if let Some(((tools, tool), cancel)) = searching {
-            let search = Search {
-                tool,
+        if let Some(here) = here {
+            let received = Received {
                 id: id.clone(),
                 message: alone(message, envelope).unwrap_or_else(|| message.clone()),
                 is_modern: meta.is_some(),
-                received: now,
-                received_at: started_at,
-                cancel,
+                at: now,
+                at_by_clock: started_at,
             };
-            let exchange = self.answer_search(tools, search);
-            return Ok(Opened::Here(id.clone(), exchange));
-        }
-        if let Some((lists, cancel)) = listing {
-            let request = ListRequest {
-                id: id.clone(),
-                message: alone(message, envelope).unwrap_or_else(|| message.clone()),
-                is_modern: meta.is_some(),
-                cancel,
-            };
-            let exchange = self.answer_list(&lists, request);
+            let exchange = self.answer_here(here, received).await;
             return Ok(Opened::Here(id.clone(), exchange));
         }
         match method {
@@ -204,6 +179,13 @@ impl Relay {
                 let (client, requested) =
                     ClientDescription::of_initialize(message.params(envelope));
                 self.caller.introduced(client, requested.as_deref());
+            }
+            "tools/list" if !self.is_united() => {
+                let hints = message.hints();
+                let work = self
+                    .caller
+                    .work_session(&self.shared, hints, false, started_at);
+                work.await;
             }
             "logging/setLevel" if !message.is_batch() => {
                 let log_level = Some(message.clone());

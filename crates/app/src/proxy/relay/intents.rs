@@ -92,7 +92,8 @@ impl Relay {
     async fn note_intent(&self, source: IntentSource, text: &str) {
         if let Some(intents) = &self.shared.intents {
             let now = self.shared.recorder.now();
-            intents.note(self.row().await, source, text, now);
+            let row = self.row().await;
+            intents.note(self.caller.together(row), source, text, now);
         }
     }
 }

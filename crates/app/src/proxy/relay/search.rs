@@ -153,8 +153,8 @@ impl Relay {
         }
         let asking = Asking {
             caller: &self.caller,
-            recorder: &self.shared.recorder,
-            intents: self.shared.intents.as_deref(),
+            shared: &self.shared,
+            hints: search.message.hints(),
             is_modern: search.is_modern,
             shown: {
                 let listing = Listing {

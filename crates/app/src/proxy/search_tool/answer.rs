@@ -5,24 +5,25 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use riglm_domain::context::ContextSource;
+use riglm_domain::invocation::CallSession;
+use riglm_domain::request_hints::RequestHints;
 use serde_json::Value;
 
 use super::SearchTool;
 use super::arguments::Arguments;
 use super::own::OwnTool;
 use crate::filtering::ShownList;
-use crate::intent::Intents;
 use crate::proxy::caller::Caller;
+use crate::proxy::shared::Shared;
 use crate::search::{Offer, SearchCall};
-use crate::tracking::{Recorder, SearchDetails};
+use crate::tracking::SearchDetails;
 
 /// Who searches, and since when.
 #[derive(Debug)]
 pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) caller: &'a Caller,
-    pub(in crate::proxy) recorder: &'a Recorder,
-    /// Told of what is searched for.
-    pub(in crate::proxy) intents: Option<&'a Intents>,
+    pub(in crate::proxy) shared: &'a Shared,
+    pub(in crate::proxy) hints: &'a RequestHints,
     /// The result is for a modern client.
     pub(in crate::proxy) is_modern: bool,
     /// The list that the client sees, where lists are chosen as a whole.
@@ -52,16 +53,23 @@ impl SearchTool {
                 return failure(asking.is_modern, &problem);
             }
         };
-        let session = asking.caller.row(asking.recorder).await;
+        let recorder = &asking.shared.recorder;
+        let session = asking.caller.row(recorder).await;
+        let (hints, now) = (asking.hints, asking.received_at);
+        let work_session = (asking.caller)
+            .work_session(asking.shared, hints, false, now)
+            .await;
         let source = match tool {
             OwnTool::SetContext => ContextSource::SetContext,
             OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
         };
-        if let Some(intents) = asking.intents {
-            intents.note(session, source, &text, asking.received_at);
+        if let Some(intents) = &asking.shared.intents {
+            let together = CallSession::of(work_session, session);
+            intents.note(together, source, &text, asking.received_at);
         }
         let call = SearchCall {
             session,
+            together: CallSession::of(work_session, session),
             principal: asking.caller.principal.clone(),
             client: asking.caller.client_name(),
             query: text.clone(),
@@ -87,7 +95,7 @@ impl SearchTool {
             results: reply.results.clone(),
             embedding: reply.query_vector,
         };
-        let context = asking.recorder.searched(details).await;
+        let context = recorder.searched(details).await;
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
         search.found(named.chain(&reply.predicted), context, Instant::now());

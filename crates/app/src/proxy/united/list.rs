@@ -77,6 +77,12 @@ impl ClientSession {
         }
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
+        if kind == ListKind::Tools {
+            let now = self.shared.recorder.now();
+            let hints = message.hints();
+            let work = self.caller.work_session(&self.shared, hints, false, now);
+            work.await;
+        }
         let found = match cursor {
             None => self
                 .gather(kind, message, is_modern)
@@ -138,6 +144,10 @@ impl ClientSession {
             is_modern,
         };
         let row = self.caller.row(&self.shared.recorder).await;
+        let (hints, now) = (message.hints(), self.shared.recorder.now());
+        (self.caller)
+            .work_session(&self.shared, hints, false, now)
+            .await;
         let shown = listing.choose(lists, row, &offer).await;
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));

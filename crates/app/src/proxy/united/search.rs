@@ -87,8 +87,8 @@ impl ClientSession {
         }
         let asking = Asking {
             caller: &self.caller,
-            recorder: &self.shared.recorder,
-            intents: self.shared.intents.as_deref(),
+            shared: &self.shared,
+            hints: message.hints(),
             is_modern,
             shown: self.listing(is_modern).current().await,
             received,

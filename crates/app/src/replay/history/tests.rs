@@ -30,7 +30,7 @@ async fn store_of(calls: &[Invocation]) -> MemoryStore {
 async fn sessions(store: &MemoryStore) -> Vec<Vec<usize>> {
     let (catalog, tools) = history_catalog(store).await.unwrap();
     assert_eq!(catalog.tools.len(), tools.len());
-    let mut history = History::new(store, tools, GAP);
+    let mut history = History::new(store, tools, |_| GAP);
     let mut twice = Vec::new();
     for _ in 0..2 {
         let mut all = Vec::new();
@@ -113,7 +113,7 @@ async fn what_is_known_of_a_call_and_its_session_is_told() {
     let (catalog, tools) = history_catalog(&store).await.unwrap();
     assert_eq!(catalog.tools[0].name, "a");
     assert_eq!(catalog.tools[0].server, made.upstream.to_string());
-    let mut history = History::new(&store, tools, GAP);
+    let mut history = History::new(&store, tools, |_| GAP);
     let read = history.next().await.unwrap().unwrap();
     assert_eq!(read.principal, Some(made.principal.clone()));
     assert_eq!(read.client, Some(client.client_info.name));

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
+use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::ToolText;
 use riglm_domain::tool::ToolRef;
@@ -247,10 +248,10 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
     });
     let search = search(&encoder);
     let offer = offer();
+    let session: SessionId = "01890000-0000-7000-8000-000000000001".parse().unwrap();
     let ask = |query: String| SearchCall {
-        session: "01890000-0000-7000-8000-000000000001"
-            .parse::<SessionId>()
-            .unwrap(),
+        session,
+        together: CallSession::Connection(session),
         principal: Principal::local(),
         client: "client".into(),
         query,

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
+use riglm_domain::invocation::CallSession;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
@@ -125,6 +126,7 @@ fn session(n: u8) -> SessionId {
 fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
     SearchCall {
         session: session(1),
+        together: CallSession::Connection(session(1)),
         principal: Principal::local(),
         client: "client".into(),
         query: query.into(),

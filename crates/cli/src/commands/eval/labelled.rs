@@ -109,7 +109,10 @@ pub(super) fn read(
 }
 
 /// Reads the lines of a file; empty ones are left out.
-fn lines<T: DeserializeOwned>(path: &Path, limit: Option<u32>) -> anyhow::Result<Vec<T>> {
+pub(super) fn lines<T: DeserializeOwned>(
+    path: &Path,
+    limit: Option<u32>,
+) -> anyhow::Result<Vec<T>> {
     let shown = path.display().to_string();
     let file = File::open(path).with_context(|| format!("failed to open {shown}"))?;
     lines_of(BufReader::new(file), &shown, limit)

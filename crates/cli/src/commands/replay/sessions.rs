@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use riglm_app::replay::{ReplayCall, ReplayCatalog, ReplaySession, SessionSource};
 use serde::Deserialize;
 
 use super::lines::Lines;
+use crate::commands::moment::moment;
 
 #[derive(Debug, Deserialize)]
 struct SessionLine {
@@ -160,18 +158,6 @@ fn parse(text: &[u8]) -> anyhow::Result<(ReplaySession, Vec<CallEntry>)> {
         calls: Vec::new(),
     };
     Ok((session, line.calls))
-}
-
-/// Returns the moment that a text of RFC 3339 tells; without an offset it is in UTC.
-fn moment(text: &str) -> anyhow::Result<Timestamp> {
-    if let Ok(moment) = text.parse() {
-        return Ok(moment);
-    }
-    let civil: Result<DateTime, jiff::Error> = text.parse();
-    let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::UTC));
-    Ok(zoned
-        .with_context(|| format!("{text:?} is no time"))?
-        .timestamp())
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! What processes agree on: work sessions, epochs of lists, and what was changed.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::list_epoch::ListEpoch;
-use riglm_domain::work_session::WorkSession;
+use riglm_domain::work_session::{IdleGap, WorkSession};
 
 use super::MemoryStore;
 use super::decided::check_follows;
@@ -18,7 +16,7 @@ impl WorkSessionRepository for MemoryStore {
     async fn resolve_work_session(
         &self,
         candidate: &WorkSession,
-        idle_gap: Duration,
+        idle_gap: IdleGap,
     ) -> Result<WorkSession, StoreError> {
         let mut rows = self.writing()?;
         let candidate = candidate.stored();

@@ -112,6 +112,7 @@ impl Scene {
             search: None,
             intents: None,
             next_tools: None,
+            work_sessions: None,
             tools: MetaTools::default(),
         });
         let key = ClientKey::new(&Principal::local(), None, None);

@@ -227,6 +227,7 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "search.weights",
         "search.rrf",
         "search.quality",
+        "work_sessions",
         "limits",
         "logging",
     ];

@@ -1,0 +1,302 @@
+//! Epochs: how they begin, what follows them, and where they are kept.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::listing::ListPolicyName;
+use riglm_domain::tool::ToolRef;
+
+use super::ask::ListAsk;
+use super::choosing::Chosen;
+use super::lists::Lists;
+use super::marks::Mark;
+use super::options::ListOptions;
+use super::scope::Scope;
+use crate::search::Offer;
+
+/// How long the store may take to say which epoch holds, or to take a new one. Without its answer
+/// the list is chosen all the same; other processes may choose another one then.
+const STORE_DEADLINE: Duration = Duration::from_millis(500);
+/// The least time between two epochs that begin because there are other tools.
+const CATALOG_PAUSE: SignedDuration = SignedDuration::from_secs(60);
+/// How long an epoch lasts in which all is shown because little is known.
+const COLD_EPOCH: Duration = Duration::from_hours(1);
+/// A new epoch of a list that sessions share keeps what was used within this time.
+const KEEP_USED: SignedDuration = SignedDuration::from_mins(30);
+/// The most new tools that are shown at once although nothing is known of them.
+const MAX_NEW: usize = 5;
+
+impl Lists {
+    /// Returns whether an epoch that sessions share has lasted as long as it is to.
+    pub(super) fn is_over(&self, scope: &Scope, epoch: &ListEpoch, now: Timestamp) -> bool {
+        self.end_of(scope, epoch).is_some_and(|end| now >= end)
+    }
+
+    /// Returns when an epoch that sessions share has lasted as long as it is to.
+    pub(super) fn end_of(&self, scope: &Scope, epoch: &ListEpoch) -> Option<Timestamp> {
+        if !scope.key.is_shared() {
+            return None;
+        }
+        let lasts = if epoch.mode == SelectionMode::Prediction {
+            self.options.epoch
+        } else {
+            self.options.epoch.min(COLD_EPOCH)
+        };
+        epoch.began_at.checked_add(lasts).ok()
+    }
+
+    /// Returns the epoch that holds, which is begun where it is time, and whether it is a fallback.
+    pub(super) async fn epoch(
+        &self,
+        scope: &Scope,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        policy: ListPolicyName,
+        marks: &[Mark],
+    ) -> (Arc<ListEpoch>, bool) {
+        self.read(scope).await;
+        let known = scope.state().epoch.clone();
+        let next = match &known {
+            None => Some(self.first(scope, ask, offer, policy, marks).await),
+            Some(epoch) => {
+                self.following(scope, ask, offer, policy, marks, epoch)
+                    .await
+            }
+        };
+        let epoch = match next {
+            Some(next) => self.begin(scope, next).await,
+            None => match known {
+                Some(known) => known,
+                // There is one or it was made above.
+                None => whole(ask, policy),
+            },
+        };
+        let is_fallback = is_fallback(&epoch);
+        (epoch, is_fallback)
+    }
+
+    /// Asks the store which epoch holds, unless that is known.
+    async fn read(&self, scope: &Scope) {
+        let Some(kept) = &self.stores else {
+            scope.state().is_read = true;
+            return;
+        };
+        if scope.state().is_read {
+            return;
+        }
+        let asked = kept.epochs.list_epoch(scope.key.as_str());
+        match tokio::time::timeout(STORE_DEADLINE, asked).await {
+            Ok(Ok(stored)) => {
+                let mut state = scope.state();
+                state.is_read = true;
+                let is_newer = |stored: &ListEpoch| {
+                    (state.epoch.as_ref()).is_none_or(|known| stored.epoch >= known.epoch)
+                };
+                if let Some(stored) = stored.filter(is_newer) {
+                    state.epoch = Some(Arc::new(stored));
+                }
+            }
+            Ok(Err(error)) => tracing::debug!("the epoch of a list cannot be read: {error}"),
+            Err(_) => tracing::debug!("the store does not say in time which epoch holds"),
+        }
+    }
+
+    async fn first(
+        &self,
+        scope: &Scope,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        policy: ListPolicyName,
+        marks: &[Mark],
+    ) -> ListEpoch {
+        let kept = kept(scope, ask);
+        let chosen = self.choose(policy, ask, offer, &kept, marks).await;
+        made(scope, ask, offer, policy, (1, chosen))
+    }
+
+    /// Returns the epoch that follows, if it is time for one.
+    async fn following(
+        &self,
+        scope: &Scope,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        policy: ListPolicyName,
+        marks: &[Mark],
+        epoch: &ListEpoch,
+    ) -> Option<ListEpoch> {
+        let number = epoch.epoch.saturating_add(1);
+        let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
+        let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
+        if is_other_policy || self.is_over(scope, epoch, ask.now) {
+            let kept = kept(scope, ask);
+            let chosen = self.choose(policy, ask, offer, &kept, marks).await;
+            return Some(made(scope, ask, offer, policy, (number, chosen)));
+        }
+        let tools = offer.tools();
+        let added = std::mem::take(&mut scope.state().added);
+        let listed: HashSet<&ToolRef> = epoch.tools.tools().iter().collect();
+        let mut added: Vec<ToolRef> = added
+            .into_iter()
+            .filter(|tool| {
+                !listed.contains(tool) && tools.iter().any(|offered| offered.tool == *tool)
+            })
+            .collect();
+        if epoch.mode == SelectionMode::All || policy == ListPolicyName::Hints {
+            added.clear();
+        }
+        let known: HashSet<&ToolRef> = epoch.known.tools().iter().collect();
+        let is_new = |at: &usize| !known.contains(&tools[*at].tool);
+        let new: Vec<usize> = (0..tools.len()).filter(is_new).collect();
+        let changed_at = scope.state().catalog_changed_at;
+        let is_due = changed_at.is_none_or(|at| ask.now.duration_since(at) >= CATALOG_PAUSE);
+        let mut all_known: BTreeSet<ToolRef> = epoch.known.tools().iter().cloned().collect();
+        if epoch.mode != SelectionMode::All && !new.is_empty() && is_due {
+            scope.state().catalog_changed_at = Some(ask.now);
+            all_known.extend(new.iter().map(|at| tools[*at].tool.clone()));
+            added.extend(
+                self.worth_showing(policy, ask, offer, marks, (epoch, &new))
+                    .await,
+            );
+        }
+        let is_known_changed = all_known.len() != epoch.known.tools().len();
+        if added.is_empty() && !is_known_changed {
+            return None;
+        }
+        let mut seen = HashSet::new();
+        let tools = epoch.tools.tools().iter().cloned().chain(added);
+        let tools = tools.filter(|tool| seen.insert(tool.clone())).collect();
+        Some(ListEpoch {
+            epoch: number,
+            policy: policy.as_str().into(),
+            tools: ToolSet::new(tools),
+            known: ToolSet::new(all_known.into_iter().collect()),
+            ..epoch.clone()
+        })
+    }
+
+    /// Returns which of the tools that are new deserve a place beside those that are listed: what a
+    /// choice takes anyhow, and the first few, of which nothing can be known.
+    async fn worth_showing(
+        &self,
+        policy: ListPolicyName,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        marks: &[Mark],
+        (epoch, new): (&ListEpoch, &[usize]),
+    ) -> Vec<ToolRef> {
+        let listed: HashSet<ToolRef> = epoch.tools.tools().iter().cloned().collect();
+        let chosen = self.choose(policy, ask, offer, &listed, marks).await;
+        let is_chosen = |at: &usize| {
+            chosen.mode == SelectionMode::All || chosen.tools.binary_search(at).is_ok()
+        };
+        let shown = new.iter().enumerate();
+        let shown = shown.filter(|(n, at)| *n < MAX_NEW || is_chosen(at));
+        shown
+            .map(|(_, at)| offer.tools()[*at].tool.clone())
+            .collect()
+    }
+
+    /// Begins an epoch; returns the one that holds, which another process may have begun.
+    async fn begin(&self, scope: &Scope, next: ListEpoch) -> Arc<ListEpoch> {
+        let mut begun = next;
+        if let Some(stores) = &self.stores {
+            let beginning = stores.epochs.begin_epoch(&begun);
+            match tokio::time::timeout(STORE_DEADLINE, beginning).await {
+                Ok(Ok(stored)) => begun = stored,
+                Ok(Err(error)) => tracing::debug!("an epoch cannot be stored: {error}"),
+                Err(_) => tracing::debug!("the store does not take an epoch in time"),
+            }
+        }
+        let begun = Arc::new(begun);
+        scope.state().epoch = Some(Arc::clone(&begun));
+        begun
+    }
+}
+
+/// Returns what stays listed whatever is predicted, because it was used.
+pub(super) fn kept(scope: &Scope, ask: &ListAsk<'_>) -> HashSet<ToolRef> {
+    let state = scope.state();
+    let is_recent =
+        |at: Timestamp| !scope.key.is_shared() || ask.now.duration_since(at) < KEEP_USED;
+    let used = state.used.iter().filter(|(_, at)| is_recent(*at));
+    used.map(|(tool, _)| tool.clone()).collect()
+}
+
+pub(super) fn made(
+    scope: &Scope,
+    ask: &ListAsk<'_>,
+    offer: &Arc<Offer>,
+    policy: ListPolicyName,
+    (epoch, chosen): (u64, Chosen),
+) -> ListEpoch {
+    let tools = offer.tools();
+    let mut shown: Vec<ToolRef> = chosen
+        .tools
+        .iter()
+        .map(|at| tools[*at].tool.clone())
+        .collect();
+    shown.sort_unstable();
+    let mut known: Vec<ToolRef> = tools.iter().map(|tool| tool.tool.clone()).collect();
+    known.sort_unstable();
+    ListEpoch {
+        scope: scope.key.as_str().to_owned(),
+        epoch,
+        policy: policy.as_str().into(),
+        tools: ToolSet::new(shown),
+        known: ToolSet::new(known),
+        mode: chosen.mode,
+        reason: chosen.reason,
+        search_first: chosen.search_first,
+        client: ask.client_hash.filter(|_| !scope.key.is_shared()),
+        began_at: ask.now,
+    }
+}
+
+pub(super) fn whole(ask: &ListAsk<'_>, policy: ListPolicyName) -> Arc<ListEpoch> {
+    Arc::new(ListEpoch {
+        scope: String::new(),
+        epoch: 1,
+        policy: policy.as_str().into(),
+        tools: ToolSet::new(Vec::new()),
+        known: ToolSet::new(Vec::new()),
+        mode: SelectionMode::All,
+        reason: Some(SelectionReason::Operator),
+        search_first: false,
+        client: None,
+        began_at: ask.now,
+    })
+}
+
+pub(super) fn by_names(
+    options: &ListOptions,
+    ask: &ListAsk<'_>,
+    policy: ListPolicyName,
+    offer: &Arc<Offer>,
+) -> Arc<ListEpoch> {
+    let (patterns, is_shown) = match policy {
+        ListPolicyName::Allowlist => (&options.allow, true),
+        _ => (&options.deny, false),
+    };
+    let tools = offer.tools().iter();
+    let tools = tools.filter(|tool| super::marks::fits_any(patterns, tool) == is_shown);
+    let mut tools: Vec<ToolRef> = tools.map(|tool| tool.tool.clone()).collect();
+    tools.sort_unstable();
+    Arc::new(ListEpoch {
+        tools: ToolSet::new(tools),
+        mode: SelectionMode::Names,
+        ..(*whole(ask, policy)).clone()
+    })
+}
+
+/// Returns whether something else chose the list than was to.
+pub(super) fn is_fallback(epoch: &ListEpoch) -> bool {
+    match epoch.mode {
+        SelectionMode::Prediction | SelectionMode::Names => false,
+        SelectionMode::Frequency | SelectionMode::Pool => true,
+        SelectionMode::All => epoch.reason == Some(SelectionReason::PredictorFailed),
+    }
+}

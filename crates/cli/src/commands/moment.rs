@@ -1,0 +1,18 @@
+//! Moments in files.
+
+use anyhow::Context;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+/// Returns the moment that a text of RFC 3339 tells; without an offset it is in UTC.
+pub(super) fn moment(text: &str) -> anyhow::Result<Timestamp> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let civil: Result<DateTime, jiff::Error> = text.parse();
+    let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::UTC));
+    Ok(zoned
+        .with_context(|| format!("{text:?} is no time"))?
+        .timestamp())
+}
