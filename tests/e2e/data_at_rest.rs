@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use riglm_tests::answers::Answers;
 use riglm_tests::fixture::Transport;
-use riglm_tests::messages::{call, initialize};
+use riglm_tests::messages::{call, initialize, request_with};
 use riglm_tests::riglm::{Line, Options, read_store};
 
 use crate::odd_over_stdio;
@@ -58,9 +58,44 @@ async fn used() -> Line {
     line
 }
 
+/// Returns a line whose client says in every way what it is doing, with as much logged as there is.
+async fn told() -> Line {
+    let configuration = "[filtering]\ndeny = [\"hang\"]\n[logging]\nlevel = \"trace\"\n";
+    let options = Options {
+        arguments: ["--strategy", "denylist"].map(str::to_owned).to_vec(),
+        ..Options::configured(configuration)
+    };
+    let upstream = odd_over_stdio();
+    let line = Line::through(Transport::Streamable, &upstream, &options, Answers::full()).await;
+    line.client.initialize(&initialize("0", "2025-11-25")).await;
+    let said = format!(r#"{{"query":"{MARKER}","intent":"{MARKER}"}}"#);
+    let text = format!(r#"{{"name":"echo","arguments":{{"text":["{MARKER}"]}}}}"#);
+    for (id, tool, arguments) in [
+        ("1", "set_context", &said),
+        ("2", "search_available_tools", &said),
+        ("3", "call_tool", &text),
+    ] {
+        let answer = line.client.request(&call(id, tool, arguments)).await;
+        assert!(answer.text.contains("content"), "{}", answer.text);
+    }
+    let meta = format!(r#""_meta":{{"io.github.riglm/context":"{MARKER}"}}"#);
+    let prompt = format!(r#"{{"name":"p","arguments":{{"a":"{MARKER}"}},{meta}}}"#);
+    let prompt = request_with("4", "prompts/get", &prompt);
+    line.client.request(&prompt).await;
+    line
+}
+
 #[tokio::test]
 async fn arguments_and_results_are_on_no_disk_and_in_no_log() {
-    let mut line = used().await;
+    nothing_is_left_of(used().await).await;
+}
+
+#[tokio::test]
+async fn what_clients_say_they_do_is_on_no_disk_and_in_no_log() {
+    nothing_is_left_of(told().await).await;
+}
+
+async fn nothing_is_left_of(mut line: Line) {
     let listing = read_store(line.data_dir.path(), &["calls", "--json"]).await;
     assert!(!listing.contains(MARKER), "{listing}");
     let check = |folder: &Path| {

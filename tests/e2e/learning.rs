@@ -192,6 +192,83 @@ async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_sea
     assert_eq!(again[0]["name"], HIDDEN);
 }
 
+/// Says in a new session what is being done, by the tool for that or by a search, and returns the
+/// names that were found and those that are told to be needed next.
+async fn told(line: &Line, tool: &str, query: &str, limit: &str) -> [Vec<String>; 2] {
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.request(&request("\"list\"", "tools/list")).await;
+    let arguments = format!(r#"{{"query":"{query}"{limit}}}"#);
+    let answer = client.request(&call("1", tool, &arguments)).await;
+    let answer: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+    ["matches", "predicted_next"].map(|key| {
+        let all = answer["result"]["structuredContent"][key].as_array();
+        let names = all.expect("an array").iter();
+        let names = names.map(|tool| tool["name"].as_str().expect("a text"));
+        names.map(str::to_owned).collect()
+    })
+}
+
+/// What is hidden and called when the greenhouse is watered.
+const WATERING: [&str; 2] = ["tool-037", "tool-024"];
+
+#[tokio::test]
+async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_sessions() {
+    for tool in ["set_context", "search_available_tools"] {
+        let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
+        let mut line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+        line.learned(0).await;
+        let [before, _] = told(&line, tool, ALIKE, "").await;
+        let first = before.first().map(String::as_str);
+        assert!(
+            first.is_none_or(|first| !WATERING.contains(&first)),
+            "{before:?}"
+        );
+        let mut n_calls = 0;
+        for round in 0..10 {
+            // Every other session is about something else.
+            for (query, mut tools) in [
+                (QUERY, WATERING),
+                ("paint the fence", ["tool-003", "tool-004"]),
+            ] {
+                let client = line.riglm.client(Answers::default());
+                client.initialize(&initialize("0", "2025-11-25")).await;
+                client.request(&request("\"list\"", "tools/list")).await;
+                let said = format!(r#"{{"query":"{query}"}}"#);
+                client.request(&call("1", tool, &said)).await;
+                // Either of them may be the first.
+                tools.rotate_left(round % 2);
+                for called in tools {
+                    let id = format!("\"{called} {round}\"");
+                    client.request(&call(&id, called, "{}")).await;
+                    n_calls += 1;
+                }
+            }
+        }
+        line.learned(n_calls).await;
+        assert_eq!(line.riglm.stop().await, Some(0));
+
+        let line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+        line.learned(0).await;
+        // What is known of a principal is read beside the first search.
+        line.search("1", "anything").await;
+        let [mut found, _] = told(&line, tool, ALIKE, "").await;
+        found.truncate(2);
+        found.sort_unstable();
+        assert_eq!(found, ["tool-024", "tool-037"], "{tool}: {before:?}");
+        // Of one that the answer has no room for, the prediction tells.
+        let [found, next] = told(&line, "search_available_tools", ALIKE, r#","limit":1"#).await;
+        let other = WATERING.iter().find(|tool| **tool != found[0]);
+        let other = other.expect("one of them was found");
+        assert!(WATERING.contains(&&*found[0]), "{tool}: {found:?}");
+        assert_eq!(
+            next.first().map(String::as_str),
+            Some(*other),
+            "{tool}: {next:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_learned_where_nothing_is_recorded_or_it_is_switched_off() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");

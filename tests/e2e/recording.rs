@@ -170,6 +170,21 @@ async fn calls_of_a_batch_are_recorded_one_by_one() {
 }
 
 #[tokio::test]
+async fn what_lists_came_to_is_told_of_recorded_sessions() {
+    let line = connected(Transport::Streamable, &Options::default()).await;
+    line.client.request(&call("1", "empty", "{}")).await;
+    let text = read_store(line.data_dir.path(), &["lists", "--json", "--days", "1"]).await;
+    let lists: Value = serde_json::from_str(&text).expect("the result is JSON");
+    assert_eq!(lists["connections"], 1, "{lists}");
+    for key in ["sessions", "mean_list_size", "searches", "cost_avoided"] {
+        assert!(lists["all"][key].is_number(), "{key}: {lists}");
+    }
+    assert!(lists["policies"].is_object(), "{lists}");
+    let is_text = |assumptions: &Vec<Value>| assumptions.iter().all(Value::is_string);
+    assert!(lists["assumptions"].as_array().is_some_and(is_text));
+}
+
+#[tokio::test]
 async fn a_session_is_listed_with_its_client_and_its_end() {
     for (downstream, name) in [
         (Transport::Stdio, "stdio"),
@@ -189,7 +204,8 @@ async fn a_session_is_listed_with_its_client_and_its_end() {
                 "started_at",
                 "ended_at",
                 "calls",
-                "client_id"
+                "client_id",
+                "lists"
             ]
         );
         assert!(

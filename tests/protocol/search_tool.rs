@@ -1,6 +1,8 @@
-//! The tool for searching: where it is listed, what it finds, and what becomes of what was found.
+//! The tools of the proxy itself: where they are listed, what the one for searching finds, and what
+//! becomes of what was found.
 
 mod face;
+mod own_tools;
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use riglm_tests::riglm::{read_store, rows};
 use serde_json::{Value, json};
 
 use crate::{answers, dual_odd, odd_with};
-use face::{Face, NAME, Talk, names, text_of};
+use face::{Face, NAME, OWN, Talk, names, text_of};
 
 /// Returns a client over Streamable HTTP of a revision that has everything but modern requests.
 fn usual(is_united: bool) -> Face {
@@ -32,13 +34,12 @@ async fn sources(talk: &Talk) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn it_is_listed_once_at_the_end_with_what_the_revision_knows() {
+async fn they_are_listed_once_at_the_end_with_what_the_revision_knows() {
     for face in Face::all() {
         let talk = face.start().await;
         let tools = talk.tools("list").await;
         let names = names(&tools);
-        assert_eq!(names.last(), Some(&NAME), "{face:?}");
-        assert_eq!(names.iter().filter(|name| **name == NAME).count(), 1);
+        assert!(names.ends_with(&OWN), "{face:?}: {names:?}");
         for shown in ["odd", "empty"] {
             assert!(names.contains(&&*face.shown(shown)), "{face:?}: {names:?}");
         }
@@ -46,12 +47,19 @@ async fn it_is_listed_once_at_the_end_with_what_the_revision_knows() {
             !names.contains(&&*face.shown("echo")),
             "{face:?}: {names:?}"
         );
-        let definition = &tools[tools.len() - 1];
-        for key in ["title", "outputSchema", "annotations"] {
-            let is_there = definition.contains_key(key);
-            assert_eq!(is_there, face.is_structured(), "{face:?}: {key}");
+        for own in OWN {
+            assert_eq!(names.iter().filter(|name| **name == own).count(), 1);
+            let mut all = tools.iter();
+            let definition = all.find(|tool| tool["name"] == own).expect("it is listed");
+            for key in ["title", "outputSchema", "annotations"] {
+                let is_there = definition.contains_key(key);
+                let is_known = key != "outputSchema" || own != "call_tool";
+                let expected = face.is_structured() && is_known;
+                assert_eq!(is_there, expected, "{face:?}: {own}: {key}");
+            }
+            let required = if own == "call_tool" { "name" } else { "query" };
+            assert_eq!(definition["inputSchema"]["required"], json!([required]));
         }
-        assert_eq!(definition["inputSchema"]["required"], json!(["query"]));
     }
 }
 
@@ -194,7 +202,8 @@ async fn a_tool_of_the_same_name_stays_and_a_configured_name_makes_room() {
             "denylist",
         )
         .await;
-    assert_eq!(names(&talk.tools("list").await).last(), Some(&"find"));
+    let tools = talk.tools("list").await;
+    assert!(names(&tools).ends_with(&["find", "call_tool", "set_context"]));
     let result = talk.call("1", "find", r#"{"query":"hang"}"#).await;
     assert!(text_of(&result).contains("hang"), "{result}");
 }
@@ -205,7 +214,8 @@ async fn switched_off_it_is_neither_listed_nor_answered() {
         let configuration = "[filtering]\ndeny = [\"echo\"]\n[search]\nenabled = false\n";
         let face = usual(is_united);
         let talk = face.start_with(configuration, "denylist").await;
-        assert!(!names(&talk.tools("list").await).contains(&NAME));
+        let tools = talk.tools("list").await;
+        assert!(OWN.iter().all(|own| !names(&tools).contains(own)));
         let params = format!(r#""name":"{NAME}","arguments":{{"query":"echo"}}"#);
         let answer = talk.ask("1", "tools/call", &params).await;
         assert!(

@@ -49,6 +49,7 @@ fn scene(capacity: usize) -> Scene {
         filter: ListFilter::new(None),
         limits: Limits::default(),
         search: None,
+        intents: None,
         next_tools: None,
         work_sessions: None,
         tools: MetaTools::default(),

@@ -7,7 +7,6 @@
 //! clock, no randomness. [`encoder`] makes vectors of texts, which loads files and may ask a server;
 //! [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
 
-mod cold_start;
 pub mod encoder;
 pub mod models;
 mod name_list;
@@ -16,10 +15,11 @@ mod registry;
 mod token_table;
 mod tokens;
 
-pub use cold_start::ColdStart;
 pub use name_list::{AllowList, DenyList};
 pub use predictor::{
     BandsConfig, PredictionConfig, PredictorName, predictor_from, predictor_named,
 };
-pub use registry::{FilteringConfig, Strategy, list_policy_from};
+pub use registry::{
+    ClientRuleConfig, CostsConfig, FilteringConfig, PoolConfig, Strategy, list_policy_from,
+};
 pub use tokens::O200kTokenCounter;

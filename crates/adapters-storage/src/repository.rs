@@ -10,6 +10,7 @@ pub(crate) mod experiment;
 pub(crate) mod feedback;
 pub(crate) mod invocation;
 pub(crate) mod learned_state;
+mod list_activity;
 pub(crate) mod list_epoch;
 pub(crate) mod list_shown;
 pub(crate) mod recommendation;

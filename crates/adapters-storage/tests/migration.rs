@@ -14,9 +14,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use riglm_adapters_storage::{Durability, Store};
+use riglm_domain::id::SessionId;
+use riglm_domain::list_shown::SelectionMode;
 use riglm_ports::analytics::{
-    InvocationFilter, InvocationRepository as _, Maintenance as _, SessionRepository as _,
-    StoreError, UsageRepository as _,
+    InvocationFilter, InvocationRepository as _, ListEpochRepository as _,
+    ListShownRepository as _, Maintenance as _, SessionRepository as _, StoreError,
+    UsageRepository as _,
 };
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
@@ -31,10 +34,21 @@ const FILE: &str = "riglm.db";
 
 /// Returns the migrations of version 1 alone.
 async fn version_1(dialect: &str) -> Migrator {
+    migrations(dialect, &["0001_usage.sql"]).await
+}
+
+/// Returns the migrations up to version 3.
+async fn version_3(dialect: &str) -> Migrator {
+    let names = ["0001_usage.sql", "0002_store.sql", "0003_memory.sql"];
+    migrations(dialect, &names).await
+}
+
+async fn migrations(dialect: &str, names: &[&str]) -> Migrator {
     let dir = tempfile::tempdir().unwrap();
-    let name = "0001_usage.sql";
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
-    std::fs::copy(all.join(dialect).join(name), dir.path().join(name)).unwrap();
+    for name in names {
+        std::fs::copy(all.join(dialect).join(name), dir.path().join(name)).unwrap();
+    }
     Migrator::new(dir.path()).await.unwrap()
 }
 
@@ -146,6 +160,72 @@ async fn calls_of_an_older_version_are_kept_and_counted_in_postgres() {
     let schema = Schema::new();
     make_postgres(&schema).await;
     assert_up_to_date(&Store::postgres(schema.config())).await;
+}
+
+/// A list and an epoch of version 3.
+const LISTS_OF_VERSION_3: &str = "
+    INSERT INTO tool_sets VALUES ('one', '[[\"up\",\"a\"]]');
+    INSERT INTO lists_shown VALUES (
+        ID, 1000000, 'alice', 2, 'sticky', 'one', 7);
+    INSERT INTO list_epochs VALUES ('shared', 2, 'sticky', 'one', 1000000)";
+
+/// Asserts that what version 3 knew of lists is there, and that nothing more is claimed.
+async fn assert_lists_are_kept(store: &Store) {
+    store.open().await.unwrap();
+    let session: SessionId = "019b7ca9-8c88-7909-8909-090909090909".parse().unwrap();
+    let lists = store.lists_shown(session, 9).await.unwrap();
+    assert_eq!(lists.len(), 1);
+    assert_eq!((lists[0].n_available, &lists[0].selection), (7, &None));
+    assert_eq!(lists[0].tools.tools().len(), 1);
+    let epoch = store.list_epoch("shared").await.unwrap().unwrap();
+    assert_eq!((epoch.epoch, epoch.policy.as_str()), (2, "sticky"));
+    assert_eq!(epoch.known, epoch.tools);
+    assert_eq!((epoch.mode, epoch.reason), (SelectionMode::All, None));
+    assert_eq!((epoch.search_first, epoch.client), (false, None));
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn lists_of_an_older_version_are_kept_in_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE);
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true)
+        .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    let migrator = version_3("sqlite").await;
+    migrator
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let id = "x'019b7ca98c8879098909090909090909'";
+    let rows = LISTS_OF_VERSION_3.replace("ID", id);
+    connection.execute(AssertSqlSafe(rows)).await.unwrap();
+    connection.close().await.unwrap();
+    assert_lists_are_kept(&Store::sqlite(path, Durability::Process)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn lists_of_an_older_version_are_kept_in_postgres() {
+    let schema = Schema::new();
+    let mut connection = sqlx::PgConnection::connect(&schema::url()).await.unwrap();
+    let name = schema.config().schema;
+    let create = format!("CREATE SCHEMA {name}; SET search_path = {name}");
+    connection.execute(AssertSqlSafe(create)).await.unwrap();
+    let migrator = version_3("postgres").await;
+    migrator
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let id = "'019b7ca9-8c88-7909-8909-090909090909'";
+    let rows = LISTS_OF_VERSION_3.replace("ID", id);
+    connection.execute(AssertSqlSafe(rows)).await.unwrap();
+    connection.close().await.unwrap();
+    assert_lists_are_kept(&Store::postgres(schema.config())).await;
 }
 
 #[tokio::test]

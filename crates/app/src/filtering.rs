@@ -1,4 +1,21 @@
 //! Which tools a list shows: the one place that decides it.
+//!
+//! Patterns of names are applied page by page ([`ListFilter::hidden`]). What is learned decides over
+//! whole lists ([`Lists`]): `policy` tells which policy a client has, `choosing` makes a choice of
+//! what is predicted or, where that cannot be, of what was frequent or of the default pool; an
+//! epoch keeps it (`scope`), and `rendering` makes of it what a client sees, after pins, bans and
+//! overrides (`marks`).
+
+mod ask;
+mod choosing;
+mod lists;
+mod marks;
+mod options;
+mod policy;
+mod rendering;
+mod scope;
+mod sizes;
+mod widening;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,26 +24,51 @@ use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
-/// Applies the configured choice of tools to a list.
+pub use ask::{ListAsk, ListIntent};
+pub use lists::{ListStores, Lists, ListsParts};
+pub use options::{ClientRule, ListOptions, Pool};
+pub use rendering::ShownList;
+
+/// Applies the configured choice of tools to lists.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
     policy: Option<Arc<dyn ListPolicy>>,
+    lists: Option<Arc<Lists>>,
 }
 
 impl ListFilter {
-    /// Returns a filter that asks `policy`; without one, every list passes whole.
+    /// Returns a filter that asks `policy` about each page; without one, every list passes whole.
     #[must_use]
     pub fn new(policy: Option<Arc<dyn ListPolicy>>) -> Self {
-        Self { policy }
+        Self {
+            policy,
+            lists: None,
+        }
+    }
+
+    /// Returns a filter that chooses whole lists by what is learned.
+    #[must_use]
+    pub fn learned(lists: Arc<Lists>) -> Self {
+        Self {
+            policy: None,
+            lists: Some(lists),
+        }
     }
 
     /// Returns whether lists may be made shorter.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.policy.is_some()
+        self.policy.is_some() || self.lists.is_some()
     }
 
-    /// Returns the positions of the tools to hide, ascending; none when the list passes whole.
+    /// Returns what chooses whole lists, where something does.
+    #[must_use]
+    pub fn lists(&self) -> Option<&Arc<Lists>> {
+        self.lists.as_ref()
+    }
+
+    /// Returns the positions of the tools of a page to hide, ascending; none when the page passes
+    /// whole, or whole lists are chosen.
     ///
     /// Positions that a policy should not have named (out of range, twice) are ignored.
     #[must_use]

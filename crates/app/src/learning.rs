@@ -7,6 +7,8 @@
 
 mod learner;
 mod next_tools;
+#[cfg(test)]
+pub(crate) use next_tools::testing;
 mod session_calls;
 mod shared_learner;
 mod task;

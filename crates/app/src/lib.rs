@@ -9,8 +9,10 @@
 pub mod bridge;
 pub mod clock;
 pub mod filtering;
+pub mod intent;
 pub mod learning;
 pub mod limits;
+pub mod list_accounts;
 pub mod proxy;
 pub mod replay;
 pub mod search;

@@ -11,6 +11,7 @@ mod caller;
 mod client_description;
 mod escape;
 mod known_params;
+mod listing;
 mod member;
 mod registry;
 mod relay;

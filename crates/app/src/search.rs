@@ -19,8 +19,10 @@ mod request;
 mod service;
 
 pub use answer::AnswerRules;
+pub(crate) use answer::input_schema;
 pub use encoders::EncoderCondition;
+pub(crate) use judging::nearest_tools;
 pub use memory::SearchStores;
 pub use offer::{Offer, OfferedTool, ServerText};
 pub use request::{SearchCall, SearchReply, ToolCalled};
-pub use service::{MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, ToolSearch};
+pub use service::{MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch};

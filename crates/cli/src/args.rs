@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_prediction::Strategy;
 use riglm_domain::id::SessionId;
+use riglm_domain::listing::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
@@ -37,6 +38,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// List recorded sessions, newest last
     Sessions(SessionsArgs),
+    /// Show what lists of tools cost and saved
+    Lists(ListsArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
     /// Log in to an upstream that wants OAuth, in a browser
@@ -119,6 +122,11 @@ pub struct ServeArgs {
         value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str))
             .try_map(|name| Strategy::parse(&name).ok_or("unknown strategy")))]
     pub strategy: Option<Strategy>,
+    /// When the lists of strategy prediction change
+    #[arg(long, value_name = "POLICY",
+        value_parser = PossibleValuesParser::new(
+            ListPolicyName::EACH.map(ListPolicyName::as_str).into_iter().chain(["auto"])))]
+    pub policy: Option<String>,
     /// The MCP server to proxy, as a program that speaks MCP over standard input and output
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "upstream")]
     pub command: Vec<String>,
@@ -143,6 +151,7 @@ impl ServeArgs {
             listen: self.listen,
             control: self.control,
             strategy: self.strategy,
+            policy: self.policy.clone(),
             upstream,
             ..self.places.overrides()
         }
@@ -158,7 +167,24 @@ pub struct SessionsArgs {
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
+    /// Show what the lists of tools cost and saved, which JSON always does
+    #[arg(long)]
+    pub lists: bool,
     /// The most sessions to list; the newest ones are listed
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// Options of `lists`.
+#[derive(Clone, Debug, Args)]
+pub struct ListsArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only sessions that started in the last so many days
+    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// The most sessions to look at; the newest ones are
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }

@@ -8,6 +8,7 @@ mod db;
 mod demo;
 mod eval;
 mod hangup;
+mod lists;
 mod login;
 mod model;
 mod moment;
@@ -46,6 +47,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Sessions(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
             wait_for(sessions::run(&config, &arguments))
+        }
+        Command::Lists(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            wait_for(lists::run(&config, &arguments))
         }
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;

@@ -2,6 +2,7 @@
 
 mod fingerprint;
 mod learning;
+mod lists;
 mod reload;
 mod search;
 mod upstreams;
@@ -17,10 +18,10 @@ use riglm_adapters_http::{
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
-use riglm_adapters_prediction::{O200kTokenCounter, list_policy_from};
+use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::ListFilter;
+use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
@@ -37,6 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
 use learning::{learning_from, learning_state};
+use lists::filter_from;
 use reload::Reload;
 pub use search::{EncoderUse, encoders_from};
 use search::{encoder_states, search_from};
@@ -80,13 +82,20 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         next_tools.as_ref(),
         Arc::clone(&clock),
     )?;
+    let filter = filter_from(
+        config,
+        storage.as_ref(),
+        next_tools.as_ref(),
+        Arc::clone(&clock),
+    );
     let proxy = Arc::new(Proxy::new(ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
-        filter: ListFilter::new(list_policy_from(&config.filtering)),
+        filter: filter.clone(),
         limits: config.limits.clone(),
         search: search.clone(),
+        intents: intents_from(config),
         next_tools: next_tools.clone(),
         work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
@@ -105,6 +114,9 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
             keep: config.recording.retention(),
         };
         tasks.spawn(retention.run(stop.clone()));
+    }
+    if let Some(lists) = filter.lists() {
+        tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
     if let Some(learning) = learning {
         tasks.spawn(learning.run(stop.clone()));
@@ -278,11 +290,24 @@ fn work_sessions_from(
     Ok(Some(Arc::new(work_sessions)))
 }
 
+/// Returns what remembers what sessions are doing; `None` where nobody wants to know: no list is ever
+/// made shorter, or no source counts.
+fn intents_from(config: &Config) -> Option<Arc<Intents>> {
+    let weights = config.intent.weights();
+    let is_wanted = config.filtering.may_hide() && !weights.is_off();
+    is_wanted.then(|| Arc::new(Intents::new(weights)))
+}
+
 /// Returns the tools of the proxy itself.
 fn meta_tools(search: &SearchConfig) -> MetaTools {
-    let name = ToolName::from(search.tool_name.as_str());
+    let named = |is_there: bool, name: &str| {
+        let name = ToolName::from(name);
+        (search.enabled && is_there).then_some(name)
+    };
     MetaTools {
-        search: search.enabled.then_some(name),
+        search: named(true, &search.tool_name),
+        call_tool: named(search.call_tool, &search.call_tool_name),
+        set_context: named(search.set_context, &search.set_context_name),
     }
 }
 

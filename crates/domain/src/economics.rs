@@ -85,21 +85,40 @@ impl CostModel {
     /// context costs the same whatever the list is, and is left out.
     #[must_use]
     pub fn first_list(&self, n_tools: usize) -> f64 {
-        self.cache_write * self.list_tokens(n_tools)
+        self.list_written(self.list_tokens(n_tools))
+    }
+
+    /// Returns the price of a list of this many tokens that is written to the cache.
+    #[must_use]
+    pub fn list_written(&self, list_tokens: f64) -> f64 {
+        self.cache_write * list_tokens
+    }
+
+    /// Returns the price of the prompt of one call with a list of this many tokens that has not
+    /// changed.
+    #[must_use]
+    pub fn prompt(&self, list_tokens: f64) -> f64 {
+        self.cached_read * (self.context_tokens + list_tokens)
+    }
+
+    /// Returns what a change to a list of this many tokens adds to the price of the next prompt.
+    #[must_use]
+    pub fn prompt_rewritten(&self, list_tokens: f64) -> f64 {
+        self.rewrite() * (self.context_tokens + list_tokens)
     }
 
     /// Returns the price of the prompt of one call with a list that has not changed: list and
     /// context are read from the cache.
     #[must_use]
     pub fn call(&self, n_tools: usize) -> f64 {
-        self.cached_read * self.prompt_tokens(n_tools)
+        self.prompt(self.list_tokens(n_tools))
     }
 
     /// Returns what a change to a list of `n_tools` adds to the price of the next call: list and
     /// context are written to the cache, not read from it.
     #[must_use]
     pub fn list_change(&self, n_tools: usize) -> f64 {
-        self.rewrite() * self.prompt_tokens(n_tools)
+        self.prompt_rewritten(self.list_tokens(n_tools))
     }
 
     /// Returns the price of a search with `n_tools` tools in the prompt: another prompt, and the
@@ -140,10 +159,6 @@ impl CostModel {
     /// Returns what writing a token to the cache costs more than reading it.
     fn rewrite(&self) -> f64 {
         self.cache_write - self.cached_read
-    }
-
-    fn prompt_tokens(&self, n_tools: usize) -> f64 {
-        self.context_tokens + self.list_tokens(n_tools)
     }
 }
 

@@ -399,6 +399,14 @@ impl Message {
         self.spliced(first.start..self.raw.len(), &edited[first.start..])
     }
 
+    /// Returns the same message as if nobody had said anything about headers `Mcp-Param-*`: those
+    /// that it came with are of another request than the one that it became.
+    #[must_use]
+    pub fn without_param_headers(mut self) -> Self {
+        self.param_headers = None;
+        self
+    }
+
     /// Returns a message made of JSON text that the proxy itself wrote.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ pub mod encoder;
 pub mod exchanges;
 pub mod feedback;
 pub mod invocations;
+pub mod list_activities;
 pub mod list_epochs;
 pub mod lists_shown;
 pub mod maintenance;
@@ -47,9 +48,10 @@ pub mod work_sessions;
 use crate::analytics::{
     AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
     EmbeddingRepository, ExchangeRepository, FeedbackRepository, InvocationRepository,
-    ListEpochRepository, ListShownRepository, Maintenance, OverrideRepository,
-    RecommendationRepository, RecordSink, SearchRepository, SessionRepository, SnapshotRepository,
-    ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
+    ListActivityRepository, ListEpochRepository, ListShownRepository, Maintenance,
+    OverrideRepository, RecommendationRepository, RecordSink, SearchRepository, SessionRepository,
+    SnapshotRepository, ToolDefinitionRepository, UsageRepository, WeightRepository,
+    WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -71,6 +73,7 @@ all_of! {
         + UsageRepository
         + ToolDefinitionRepository
         + ListShownRepository
+        + ListActivityRepository
         + SearchRepository
         + ContextRepository
         + RecommendationRepository
@@ -188,6 +191,14 @@ macro_rules! usage_store_contract {
                     how_a_list_was_chosen_is_read,
                     the_newest_lists_of_a_session_come_oldest_first,
                     of_one_moment_the_first_list_is_kept,
+                ]
+                list_activities: [
+                    what_a_session_did_is_read,
+                    the_newest_of_each_kind_are_read,
+                    a_work_session_is_read_over_its_connections,
+                    a_work_session_without_calls_did_nothing,
+                    the_work_sessions_of_a_session_are_those_of_its_calls,
+                    the_newest_sessions_since_a_moment_come_oldest_first,
                 ]
                 searches: [
                     a_search_is_read_as_it_was_recorded,

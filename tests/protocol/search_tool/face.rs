@@ -15,6 +15,9 @@ use crate::{answers, dual_odd, odd_with};
 /// The name of the tool for searching.
 pub(super) const NAME: &str = "search_available_tools";
 
+/// The names of the tools of the proxy itself, in the order in which they are listed.
+pub(super) const OWN: [&str; 3] = [NAME, "call_tool", "set_context"];
+
 /// How clients see the proxy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Face {
@@ -135,6 +138,22 @@ impl Talk {
     pub(super) async fn ask(&self, id: &str, method: &str, params: &str) -> Received {
         let text = self.text(id, method, params);
         self.line.client.request(&text).await
+    }
+
+    /// Calls a tool, through the one for calling others or by itself, and returns the answer.
+    pub(super) async fn answer(
+        &self,
+        id: &str,
+        (tool, is_through): (&str, bool),
+        arguments: &str,
+    ) -> String {
+        let call = format!(r#""name":{},"arguments":{arguments}"#, quoted(tool));
+        let params = if is_through {
+            format!(r#""name":"call_tool","arguments":{{{call}}}"#)
+        } else {
+            call
+        };
+        self.ask(id, "tools/call", &params).await.text
     }
 
     /// Calls a tool and returns the result.

@@ -55,11 +55,19 @@ pub(super) const RESOURCES: &str = "{\n  \"resources\": [\n    {\"uri\": \"odd:/
 /// The result of `prompts/list`.
 pub(super) const PROMPTS: &str = r#"{"prompts":[{"name":"p","arguments":[{"name":"a","required":null,"x":0.70}],"title":"P"}],"x":[]}"#;
 
+/// Returns the definition of a tool without particulars. One of them says what it takes, so that
+/// something can be wrong with its arguments.
+pub(super) fn plain_tool(name: &str) -> String {
+    let properties = if name == "fail" {
+        r#","properties":{"code":{"type":"integer"},"note":{"type":"string"}}"#
+    } else {
+        ""
+    };
+    format!(r#"{{"inputSchema":{{"type":"object"{properties}}},"name":"{name}"}}"#)
+}
+
 /// Returns the second page of tools.
 pub(super) fn tools_page_2() -> String {
-    let names: Vec<String> = PLAIN_TOOLS
-        .iter()
-        .map(|name| format!(r#"{{"inputSchema":{{"type":"object"}},"name":"{name}"}}"#))
-        .collect();
+    let names: Vec<String> = PLAIN_TOOLS.iter().map(|name| plain_tool(name)).collect();
     TOOLS_PAGE_2.replace("$NAMES", &names.join(","))
 }

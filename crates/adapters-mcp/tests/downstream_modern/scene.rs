@@ -144,6 +144,7 @@ impl Scene {
             filter: ListFilter::new(None),
             limits,
             search: None,
+            intents: None,
             next_tools: None,
             work_sessions: None,
             tools: MetaTools::default(),

@@ -1,6 +1,7 @@
 //! Sets of tools that lists showed: each is written once and named by its content.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::list_shown::ToolSet;
@@ -8,7 +9,7 @@ use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
-use crate::database::{Rows, Statement, Transaction};
+use crate::database::{Database, Rows, Statement, Transaction};
 
 const INSERT: Statement = Statement {
     table: "tool_sets",
@@ -24,6 +25,30 @@ const INSERT: Statement = Statement {
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (id) DO NOTHING",
 };
+
+const SELECT: Statement = Statement {
+    table: "tool_sets",
+    sqlite: "
+        SELECT json_array(id, json(tools))
+        FROM tool_sets
+        WHERE id IN (SELECT value FROM json_each(?1))",
+    postgres: "
+        SELECT json_build_array(id, tools::json)::text
+        FROM tool_sets
+        WHERE id = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
+};
+
+/// Returns the sets with these identifiers, as far as they are there.
+pub(crate) async fn read(
+    database: &Database,
+    ids: &BTreeSet<&String>,
+) -> Result<HashMap<String, Arc<ToolSet>>, StoreError> {
+    let rows: Vec<(String, Tools)> = database.rows(&SELECT, ids).await?;
+    let sets = rows.into_iter();
+    Ok(sets
+        .map(|(id, tools)| (id, Arc::new(tools.into())))
+        .collect())
+}
 
 /// Writes the sets that are not there yet.
 pub(crate) async fn write(

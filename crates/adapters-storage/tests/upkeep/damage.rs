@@ -66,14 +66,28 @@ async fn rows_that_refer_to_nothing_are_found() {
     let store = open(&path).await;
     let mut connection = connect(&path).await;
     for damage in [
-        "INSERT INTO lists_shown VALUES (x'01', 1, 'p', 1, 'x', 'missing', 1)",
-        "INSERT INTO list_epochs VALUES ('global', 1, 'x', 'missing', 1)",
+        "INSERT INTO tool_sets VALUES ('there', '[]')",
+        "INSERT INTO lists_shown VALUES
+            (x'01', 1, 'p', 1, 'x', 'missing', 1, NULL, NULL, NULL, NULL, NULL, NULL),
+            (x'02', 1, 'p', 1, 'x', 'there', 1, 'pool', 0, NULL, 'missing', 1, 1),
+            (x'03', 1, 'p', 1, 'x', 'there', 1, NULL, 0, NULL, 'there', 1, 1)",
+        "INSERT INTO list_epochs VALUES
+            ('one', 1, 'x', 'missing', 1, 'there', 'all', NULL, 0, NULL),
+            ('two', 1, 'x', 'there', 1, 'missing', 'all', NULL, 0, NULL)",
     ] {
         sqlx::query(damage).execute(&mut connection).await.unwrap();
     }
     let findings = store.check().await.unwrap();
-    let subjects: Vec<_> = findings.iter().map(|finding| &*finding.subject).collect();
-    assert_eq!(subjects, ["lists_shown", "list_epochs"]);
+    let found: Vec<_> = (findings.iter())
+        .map(|finding| (&*finding.subject, &finding.problem[..6]))
+        .collect();
+    let expected = [
+        ("lists_shown", "1 rows"),
+        ("lists_shown", "2 rows"),
+        ("list_epochs", "1 rows"),
+        ("list_epochs", "1 rows"),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]

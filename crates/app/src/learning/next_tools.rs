@@ -359,3 +359,6 @@ fn by_position(ranked: &[(Slot, f64)], slots: &[Option<Slot>]) -> Vec<NextTool> 
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) mod testing;

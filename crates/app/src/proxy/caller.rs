@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::Message;
 use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
@@ -17,8 +18,13 @@ use tokio::sync::OnceCell;
 use super::client_description::ClientDescription;
 use super::search_tool::SessionSearch;
 use super::shared::Shared;
+use crate::filtering::{ListAsk, Lists, ShownList};
+use crate::search::Offer;
 use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::WorkRequest;
+
+/// A client that asks for a list within this time after it was told of a change asks because of it.
+const RELISTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The client of one session.
 #[derive(Debug)]
@@ -31,14 +37,41 @@ pub(super) struct Caller {
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
     introduction: Mutex<Introduction>,
+    /// Its lists of tools.
+    listing: ListingState,
     /// A request of a modern revision was seen.
     is_modern: AtomicBool,
     /// When something was last heard of the client.
     last_seen: Mutex<Instant>,
+    /// The work session of the last request that belongs to one.
+    current_work: Mutex<Option<WorkSessionId>>,
     /// Keyed hash of the roots that the client named last.
     roots: Mutex<Option<KeyedHash>>,
     /// The same at the first request for which it mattered: what was begun with it is not changed.
     workspace: OnceLock<Option<KeyedHash>>,
+}
+
+/// What is known of the lists of tools that the client was shown.
+#[derive(Debug, Default)]
+struct ListingState {
+    /// The client is known to ask for the list again when it is told of a change.
+    relists: AtomicBool,
+    /// Somebody is going to look whether the list changed.
+    is_reviewing: AtomicBool,
+    last: Mutex<LastList>,
+}
+
+#[derive(Debug, Default)]
+struct LastList {
+    told_at: Option<Instant>,
+    offer: Option<[u8; 32]>,
+    shown: Option<Arc<ShownList>>,
+}
+
+impl ListingState {
+    fn state(&self) -> MutexGuard<'_, LastList> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the client said of itself.
@@ -74,8 +107,10 @@ impl Caller {
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),
             introduction: Mutex::default(),
+            listing: ListingState::default(),
             is_modern: AtomicBool::new(false),
             last_seen: Mutex::new(Instant::now()),
+            current_work: Mutex::default(),
             roots: Mutex::default(),
             workspace: OnceLock::new(),
         }
@@ -176,6 +211,76 @@ impl Caller {
         (self.transport != Transport::Stdio).then(|| now.saturating_duration_since(last_seen))
     }
 
+    /// Returns who asks for a list, or calls a tool of one, in a session with this row. `client` is
+    /// the name that the client gives itself.
+    pub(super) fn list_ask<'a>(
+        &'a self,
+        client: &'a str,
+        row: SessionId,
+        is_modern: bool,
+        now: Timestamp,
+    ) -> ListAsk<'a> {
+        ListAsk {
+            principal: &self.principal,
+            client,
+            client_hash: None,
+            profile: None,
+            is_modern,
+            relists: self.listing.relists.load(Ordering::Relaxed),
+            session: CallSession::of(self.current_work(), row),
+            intent: None,
+            now,
+        }
+    }
+
+    /// Returns the keyed hash by which rows name the client.
+    pub(super) fn client_hash(&self, recorder: &Recorder) -> KeyedHash {
+        recorder.client_hash(&self.principal, &self.introduction().client.info)
+    }
+
+    /// Notes that the client is told of a change of its list of tools.
+    pub(super) fn note_told(&self, at: Instant) {
+        self.listing.state().told_at = Some(at);
+    }
+
+    /// Notes that the client asks for its list: one that was told of a change shortly before asks
+    /// because of that.
+    pub(super) fn note_listing(&self, lists: &Lists) {
+        let told_at = self.listing.state().told_at.take();
+        let is_prompt = told_at.is_some_and(|at| at.elapsed() < RELISTS_WITHIN);
+        if is_prompt && !self.is_modern() {
+            lists.note_relisting(&self.client_name());
+        }
+        if lists.relists(&self.client_name()) {
+            self.listing.relists.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether what is offered is another offer than the client was listed of last.
+    pub(super) fn is_first_of(&self, offer: &Offer) -> bool {
+        let mut listing = self.listing.state();
+        let id = Some(offer.id());
+        std::mem::replace(&mut listing.offer, id) != id
+    }
+
+    /// Returns whether a list is another one than the client was shown last.
+    pub(super) fn is_news(&self, shown: &Arc<ShownList>) -> bool {
+        let mut listing = self.listing.state();
+        let is_same = (listing.shown.as_ref()).is_some_and(|last| last.is_same_as(shown));
+        listing.shown = Some(Arc::clone(shown));
+        !is_same
+    }
+
+    /// Returns whether somebody looks already whether the list changed; if not, the caller does.
+    pub(super) fn begin_review(&self) -> bool {
+        self.listing.is_reviewing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that calls from now on are to be looked at again.
+    pub(super) fn end_review(&self) {
+        self.listing.is_reviewing.store(false, Ordering::Release);
+    }
+
     /// Returns the identifier of the session's row, and makes the row first if there is none.
     pub(super) async fn row(&self, recorder: &Recorder) -> SessionId {
         *self
@@ -249,6 +354,20 @@ impl Caller {
             is_call,
             now,
         };
-        Some(work_sessions.resolve(&request).await)
+        let resolved = work_sessions.resolve(&request).await;
+        *self
+            .current_work
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(resolved);
+        Some(resolved)
+    }
+
+    /// Returns the work session of the last list, call or search; `None` before the first of them,
+    /// and where they are not derived.
+    pub(super) fn current_work(&self) -> Option<WorkSessionId> {
+        *self
+            .current_work
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,12 +14,13 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
 
 use super::relay::list_memory::ListMemory;
-use super::search_tool::{MetaTools, SearchTool};
+use super::search_tool::{MetaTools, Offers, SearchTool};
 use super::session::ClientSession;
 use super::shared::{Shared, stopping};
 use super::united::directory::Directories;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use crate::filtering::ListFilter;
+use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::search::ToolSearch;
@@ -47,6 +48,8 @@ pub struct ProxyParts {
     pub limits: Limits,
     /// Finds tools for clients, where they may search.
     pub search: Option<Arc<ToolSearch>>,
+    /// What sessions are doing, in words; `None` where nobody wants to know.
+    pub intents: Option<Arc<Intents>>,
     /// Predicts what sessions need next; told of each call. `None` where nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
     /// Finds the work session of each request. `None` where they are not derived.
@@ -78,9 +81,11 @@ impl Proxy {
             filter: parts.filter,
             limits: parts.limits,
             search_tool,
+            intents: parts.intents,
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
             lists: ListMemory::default(),
+            offers: Offers::default(),
             directories: Directories::default(),
             n_in_flight: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
@@ -251,10 +256,9 @@ impl Proxy {
     }
 }
 
-/// Returns the tool for searching, if there is to be one: where lists pass whole there is nothing
-/// that they leave out.
+/// Returns the tools of the proxy itself, if there are to be some: where lists pass whole there is
+/// nothing that they leave out.
 fn search_tool(parts: &ProxyParts) -> Option<Arc<SearchTool>> {
     let service = parts.search.clone().filter(|_| parts.filter.is_active())?;
-    let name = parts.tools.search.clone()?;
-    Some(Arc::new(SearchTool::new(service, name)))
+    SearchTool::new(service, parts.tools.clone()).map(Arc::new)
 }

@@ -1,78 +1,119 @@
-//! The tool by which clients search for tools: the proxy lists it and answers its calls itself.
+//! The tools of the proxy itself: the one for searching, the one that calls any other, and the one by
+//! which a client says what it does. The proxy lists them and answers their calls itself.
 //!
-//! Where it stands in lists and how a call of it is taken is up to `relay::search` for one upstream
+//! Where they stand in lists and how a call of one is taken is up to `relay::search` for one upstream
 //! and to `united::search` for several; what is here is the same for both.
 
 mod answer;
+mod argument_check;
 mod arguments;
+mod call_tool;
 mod definition;
+pub(super) mod help;
 mod offers;
+mod own;
 mod session_search;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::protocol::Revision;
 
+use self::argument_check::ArgumentChecks;
 use self::definition::Definitions;
-use crate::search::ToolSearch;
+use crate::search::{Offer, ToolSearch};
 
-pub(super) use answer::Asking;
+pub(super) use answer::{Asking, failure};
+pub(super) use call_tool::Unwrapped;
 pub(super) use offers::{Offers, server_text};
+pub use own::MetaTools;
+pub(super) use own::{OwnTool, Taken};
 pub(super) use session_search::SessionSearch;
 
-/// The tools of the proxy itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetaTools {
-    /// The name of the tool for searching; `None` where there is none.
-    pub search: Option<ToolName>,
-}
-
-/// The tool for searching.
+/// The tools of the proxy itself, of which the one for searching is always there.
 #[derive(Debug)]
 pub(super) struct SearchTool {
     pub(super) service: Arc<ToolSearch>,
-    pub(super) offers: Offers,
-    name: ToolName,
-    definitions: Definitions,
-    was_warned: AtomicBool,
+    names: MetaTools,
+    definitions: Vec<(OwnTool, Definitions)>,
+    checks: Arc<ArgumentChecks>,
+    warned_of: [AtomicBool; OwnTool::ALL.len()],
     was_warned_of_limit: AtomicBool,
 }
 
 impl SearchTool {
-    /// Returns the tool under this name.
-    pub(super) fn new(service: Arc<ToolSearch>, name: ToolName) -> Self {
-        Self {
+    /// Returns the tools under these names; `None` where there is none for searching.
+    pub(super) fn new(service: Arc<ToolSearch>, names: MetaTools) -> Option<Self> {
+        names.search.as_ref()?;
+        let all = OwnTool::ALL.into_iter();
+        let definitions = all.filter_map(|tool| {
+            let name = names.name(tool)?;
+            Some((tool, Definitions::new(tool, name)))
+        });
+        Some(Self {
             service,
-            offers: Offers::default(),
-            definitions: Definitions::new(name.as_str()),
-            name,
-            was_warned: AtomicBool::new(false),
+            definitions: definitions.collect(),
+            names,
+            checks: Arc::default(),
+            warned_of: Default::default(),
             was_warned_of_limit: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the name of one of them; `None` where it is switched off.
+    pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
+        self.names.name(tool)
+    }
+
+    /// Returns the one that has this name.
+    pub(super) fn named(&self, name: &str) -> Option<OwnTool> {
+        let mut all = OwnTool::ALL.into_iter();
+        all.find(|tool| self.name(*tool) == Some(name))
+    }
+
+    /// Returns those whose names are among these.
+    pub(super) fn taken_by(&self, is_name: impl Fn(&str) -> bool) -> Taken {
+        let mut taken = Taken::default();
+        for tool in OwnTool::ALL {
+            if self.name(tool).is_some_and(&is_name) {
+                taken.add(tool);
+            }
         }
+        taken
     }
 
-    /// Returns the name under which it is listed.
-    pub(super) fn name(&self) -> &str {
-        self.name.as_str()
+    /// Returns the JSON texts of their definitions, in the order in which they are listed, with what
+    /// that revision knows; of none in particular, with what all of them know. Those whose names
+    /// are taken are left out.
+    pub(super) fn definitions(
+        &self,
+        revision: Option<&Revision>,
+        taken: Taken,
+    ) -> Vec<(OwnTool, &str)> {
+        let left = self
+            .definitions
+            .iter()
+            .filter(|(tool, _)| !taken.has(*tool));
+        left.map(|(tool, definitions)| (*tool, definitions.of(revision)))
+            .collect()
     }
 
-    /// Returns the JSON text of its definition with what that revision knows; of none in
-    /// particular, with what all of them know.
-    pub(super) fn definition(&self, revision: Option<&Revision>) -> &str {
-        self.definitions.of(revision)
-    }
-
-    /// Says, once, that an upstream has a tool of the same name, which is the one that is listed.
-    pub(super) fn warn_of_clash(&self, upstream: &UpstreamName) {
-        if !self.was_warned.swap(true, Ordering::Relaxed) {
-            let name = self.name();
-            tracing::warn!(
-                upstream = %upstream,
-                "upstream {upstream} has a tool named {name} itself, so that the one for searching \
-                 is left out; set search.tool_name to another name"
-            );
+    /// Says, once for each, that an upstream has tools of these names, which are those that are
+    /// listed.
+    pub(super) fn warn_of_clash(&self, upstream: &UpstreamName, taken: Taken) {
+        for (tool, was_warned) in OwnTool::ALL.into_iter().zip(&self.warned_of) {
+            let Some(name) = self.name(tool).filter(|_| taken.has(tool)) else {
+                continue;
+            };
+            if !was_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    upstream = %upstream,
+                    "upstream {upstream} has a tool named {name} itself, so that the one of the \
+                     proxy is left out; set {} to another name",
+                    tool.name_key()
+                );
+            }
         }
     }
 
@@ -85,5 +126,10 @@ impl SearchTool {
                  {n_tools} only"
             );
         }
+    }
+
+    /// Returns the own tools whose names stand in an offer.
+    pub(super) fn taken_in(&self, offer: &Offer) -> Taken {
+        self.taken_by(|name| offer.tools().iter().any(|tool| tool.name == name))
     }
 }

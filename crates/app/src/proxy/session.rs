@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use riglm_domain::edit;
+use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
@@ -160,6 +161,7 @@ impl ClientSession {
                 return self.refuse(&message, error).await.map(|()| None);
             }
         };
+        self.note_hint(&message).await;
         if self.is_united() {
             return self.receive_united(message).await;
         }
@@ -185,6 +187,20 @@ impl ClientSession {
             .filter(|result| memchr::memmem::find(result.as_bytes(), b"\"roots\"").is_some());
         if let Some(roots) = roots.and_then(root_uris) {
             self.caller.rooted(self.shared.recorder.hash_text(&roots));
+        }
+    }
+
+    /// Notes what a message says of what is being done, where the client knows of the proxy.
+    async fn note_hint(&self, message: &Message) {
+        let source = IntentSource::Request;
+        let intents = self.shared.intents.as_ref();
+        let Some(intents) = intents.filter(|intents| intents.listens_to(source)) else {
+            return;
+        };
+        if let Some(text) = &message.hints().context {
+            let recorder = &self.shared.recorder;
+            let session = self.caller.row(recorder).await;
+            intents.note(session, source, text, recorder.now());
         }
     }
 

@@ -7,10 +7,11 @@ use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::relay::list_memory::ListMemory;
-use super::search_tool::SearchTool;
+use super::search_tool::{Offers, SearchTool};
 use super::united::directory::Directories;
 use super::upstream_set::UpstreamSet;
 use crate::filtering::ListFilter;
+use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
 use crate::tracking::Recorder;
@@ -26,11 +27,15 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The tool for searching, where there is one.
     pub(super) search_tool: Option<std::sync::Arc<SearchTool>>,
+    /// What sessions are doing, where that is of use.
+    pub(super) intents: Option<std::sync::Arc<Intents>>,
     /// Told of each call, where calls are learned from.
     pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
     /// Finds the work session of each request, where they are derived.
     pub(super) work_sessions: Option<std::sync::Arc<WorkSessions>>,
     pub(super) lists: ListMemory,
+    /// What sessions could call, made once for all to which the same is listed.
+    pub(super) offers: Offers,
     pub(super) directories: Directories,
     /// Requests in flight in all sessions.
     pub(crate) n_in_flight: AtomicUsize,

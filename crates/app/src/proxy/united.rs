@@ -73,6 +73,8 @@ struct State {
     /// Changes that the client has to be told of.
     changed: BTreeSet<ChangeKind>,
     is_telling: bool,
+    /// When the tools of all upstreams were known last, and for how many milliseconds.
+    gathered: Option<(Instant, u64)>,
 }
 
 /// Who works on a request of the client.
@@ -120,6 +122,17 @@ impl United {
     fn own_id(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         RequestId::Text(format!("{OWN_IDS}{number}").into())
+    }
+
+    /// Returns when all upstreams were last asked for their tools, and for how long their lists stay
+    /// as they are, in milliseconds.
+    fn gathered(&self) -> Option<(Instant, u64)> {
+        self.state().gathered
+    }
+
+    /// Notes that all upstreams answered with their tools just now.
+    fn note_gathered(&self, ttl_ms: u64) {
+        self.state().gathered = Some((Instant::now(), ttl_ms));
     }
 
     /// Returns whether nothing is in flight here. What members work on is not counted.

@@ -34,7 +34,7 @@ pub(super) fn ahead(
     (n, now): (usize, Timestamp),
 ) -> Vec<Ahead> {
     let offered = call.offer.tools();
-    let has_hidden = offered.iter().any(|tool| tool.is_hidden);
+    let has_hidden = (0..offered.len()).any(|at| call.is_hidden(at));
     if n == 0 || !has_hidden || !next_tools.has_learned() {
         return Vec::new();
     }
@@ -54,7 +54,7 @@ pub(super) fn ahead(
     let least = f64::max(LEAST, TIMES_EVEN * even);
     let likely = prediction.ranked.iter().filter(|tool| {
         let is_named = named.binary_search(&tool.position).is_ok();
-        tool.probability >= least && offered[tool.position].is_hidden && !is_named
+        tool.probability >= least && call.is_hidden(tool.position) && !is_named
     });
     let positions: Vec<usize> = likely.take(n).map(|tool| tool.position).collect();
     let reasons = next_tools.explain(&view, &tools, &positions);

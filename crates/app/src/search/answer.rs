@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 pub(super) use next::Predicted;
 use next::{NextDraft, NextMatch};
 use room::Room;
-use schema::input_schema;
+pub(crate) use schema::input_schema;
 
 /// A tool that is answered, before it is known how much of it there is room for.
 #[derive(Debug)]

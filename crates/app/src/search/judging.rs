@@ -133,20 +133,29 @@ fn fits(hits: &[Hit], rules: &SearchRules) -> bool {
     first.any(|hit| fit(hit) >= rules.min_fit || is_remembered(hit))
 }
 
-/// Returns the positions of the tools whose names are nearest to a text: the names that the client
-/// knows, and those that their upstreams know.
+/// Returns the positions of at most `n` tools whose names are nearest to one, nearest first.
+pub(crate) fn nearest_tools(name: &str, offer: &Offer, n: usize) -> Vec<usize> {
+    nearest_of(name, offer.tools(), n)
+}
+
 fn nearest(text: &str, offered: &[OfferedTool]) -> Vec<usize> {
+    nearest_of(text, offered, N_NAMES)
+}
+
+/// Returns the positions of the `n` tools whose names are nearest to a text: the names that the client
+/// knows, and those that their upstreams know.
+fn nearest_of(text: &str, offered: &[OfferedTool], n: usize) -> Vec<usize> {
     let shown = offered.iter().map(|tool| tool.name.as_str());
     let own = offered.iter().map(|tool| tool.tool.tool.as_str());
     let names: Vec<&str> = shown.chain(own).collect();
     let mut near: Vec<usize> = Vec::new();
-    for at in nearest_names(text, &names, 2 * N_NAMES) {
+    for at in nearest_names(text, &names, 2 * n) {
         let position = at % offered.len();
         if !near.contains(&position) {
             near.push(position);
         }
     }
-    near.truncate(N_NAMES);
+    near.truncate(n);
     near
 }
 

@@ -209,14 +209,16 @@ async fn counted(
     })
 }
 
-/// Returns the searches with the calls that followed them, oldest first.
+/// Returns the searches, and the texts by which clients said what they do, with the calls that
+/// followed them, oldest first.
 async fn uses(
     stores: &SearchStores,
     principal: &Principal,
     tiers: &[Tier],
 ) -> Result<Vec<UseAfterText>, StoreError> {
     let mut contexts = stores.contexts.contexts_of(principal, MAX_TEXTS).await?;
-    contexts.retain(|context| context.source == ContextSource::Search);
+    let is_told = |source| matches!(source, ContextSource::Search | ContextSource::SetContext);
+    contexts.retain(|context| is_told(context.source));
     let mut texts: BTreeMap<ContextId, (Embedding, Timestamp)> = BTreeMap::new();
     for context in contexts {
         let Some(embedding) = context.embedding else {

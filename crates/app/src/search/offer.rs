@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use riglm_domain::edit::member;
 use riglm_domain::id::UpstreamName;
+use riglm_domain::scan::unescaped;
 use riglm_domain::tool::ToolRef;
 use sha2::{Digest, Sha256};
 
@@ -28,6 +30,20 @@ pub struct OfferedTool {
     pub definition: Arc<str>,
     /// Whether lists of the session leave it out.
     pub is_hidden: bool,
+}
+
+impl OfferedTool {
+    /// The longest line that is returned, in characters.
+    const MAX_LINE_CHARS: usize = 200;
+
+    /// Returns the first line of the description, cut to 200 characters; empty where there is none.
+    #[must_use]
+    pub fn first_line(&self) -> String {
+        let description = member(&self.definition, "description").and_then(unescaped);
+        let description = description.unwrap_or_default();
+        let line = description.trim().lines().next().unwrap_or_default();
+        line.chars().take(Self::MAX_LINE_CHARS).collect()
+    }
 }
 
 /// The tools that a session could call, in the order of the list, and their servers.
@@ -95,6 +111,20 @@ impl Offer {
     #[must_use]
     pub fn tools(&self) -> &[OfferedTool] {
         &self.tools
+    }
+
+    /// Returns the tool that the client calls by this name, or that is the only one which its
+    /// upstream calls so.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<&OfferedTool> {
+        let by_name = self.tools.iter().find(|tool| tool.name == name);
+        by_name.or_else(|| {
+            let mut own = self
+                .tools
+                .iter()
+                .filter(|tool| tool.tool.tool.as_str() == name);
+            own.next().filter(|_| own.next().is_none())
+        })
     }
 
     /// Returns what an upstream says of itself.

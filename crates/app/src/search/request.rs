@@ -11,6 +11,7 @@ use riglm_domain::search::{ScoredTool, SearchQuality};
 use riglm_domain::tool::ToolRef;
 
 use super::offer::Offer;
+use crate::filtering::ShownList;
 
 /// One search of a client.
 #[derive(Clone, Debug)]
@@ -29,6 +30,23 @@ pub struct SearchCall {
     pub limit: Option<usize>,
     /// What the session could call.
     pub offer: Arc<Offer>,
+    /// The list that the client sees, where lists are chosen as a whole; else what the offer says is
+    /// hidden is.
+    pub shown: Option<Arc<ShownList>>,
+}
+
+impl SearchCall {
+    /// Returns whether the client's list leaves out the tool at a position of the offer.
+    #[must_use]
+    pub fn is_hidden(&self, position: usize) -> bool {
+        let Some(tool) = self.offer.tools().get(position) else {
+            return false;
+        };
+        match &self.shown {
+            Some(shown) => !shown.shows(&tool.tool),
+            None => tool.is_hidden,
+        }
+    }
 }
 
 /// The answer to a search.

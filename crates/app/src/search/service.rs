@@ -1,5 +1,6 @@
 //! The search itself: from a query to an answer, and what is learned on the way.
 
+mod fitting;
 mod replying;
 
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::task::TaskTracker;
 
+use self::fitting::Asking;
+pub use self::fitting::TextFit;
 use self::replying::Asked;
 use super::answer::AnswerRules;
 use super::answers::Answers;
@@ -192,10 +195,7 @@ impl ToolSearch {
             return known;
         }
         self.remember(&call.principal).await;
-        let prepared = shared.prepared(&call.offer).await;
-        if !(0..shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
-            self.learn_offer(&call.offer);
-        }
+        let prepared = self.prepared(&call.offer).await;
         // An answer from before all is known that could be is not the one to give again.
         let is_known = shared.memories.knows(&call.principal);
         let asked = (call, text, limit);
@@ -204,6 +204,15 @@ impl ToolSearch {
             shared.answers.put(key, reply.clone());
         }
         reply
+    }
+
+    /// Returns an offer made ready, and sees to it that its vectors are made.
+    async fn prepared(&self, offer: &Arc<Offer>) -> Arc<Prepared> {
+        let prepared = self.shared.prepared(offer).await;
+        if !(0..self.shared.tiers.len()).all(|tier| prepared.is_embedded(tier)) {
+            self.learn_offer(offer);
+        }
+        prepared
     }
 
     /// Learns from a call.
@@ -313,12 +322,11 @@ impl Shared {
         (call, text, limit): (SearchCall, String, usize),
         prepared: Arc<Prepared>,
     ) -> (SearchReply, bool) {
-        let encoded = self.encoded(&text, &prepared).await;
+        let Asking {
+            query,
+            vectors: encoded,
+        } = self.asking(&text, &prepared).await;
         let has_vectors = encoded.len() == self.tiers.len();
-        let mut query = Query::new(&text, &self.rules.synonyms);
-        for encoded in &encoded {
-            query = query.with_vector(encoded.centred.clone());
-        }
         let session = call.session;
         let asked = Arc::new(Asked {
             call,

@@ -14,6 +14,7 @@ use riglm_domain::id::{
     ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::list_shown::ListShown;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::record::Record;
@@ -194,12 +195,6 @@ impl Recorder {
         id
     }
 
-    /// Returns the keyed hash by which a client is known.
-    pub(crate) fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
-        let identity = format!("{principal}\0{}\0{}", info.name, info.version);
-        self.hasher.hash_text(&identity)
-    }
-
     /// Returns the keyed hash of a text.
     pub(crate) fn hash_text(&self, text: &str) -> KeyedHash {
         self.hasher.hash_text(text)
@@ -226,6 +221,18 @@ impl Recorder {
             listed_at: self.clock.now(),
         };
         self.append(&record).await;
+    }
+
+    /// Records that a session is shown a list that was chosen.
+    pub async fn list_shown(&self, list: ListShown) {
+        self.append(&Record::ListShown(list)).await;
+    }
+
+    /// Returns the keyed hash by which rows name a client.
+    #[must_use]
+    pub fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
+        let identity = format!("{principal}\0{}\0{}", info.name, info.version);
+        self.hasher.hash_text(&identity)
     }
 
     /// Opens the row of a call that is about to be forwarded.

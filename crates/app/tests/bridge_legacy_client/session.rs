@@ -48,6 +48,7 @@ impl Sitting {
             filter: ListFilter::new(None),
             limits: Limits::default(),
             search: None,
+            intents: None,
             next_tools: None,
             work_sessions: None,
             tools: MetaTools::default(),

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod connections;
+mod intents;
+mod lists;
 mod messages;
+mod own_tools;
 mod places;
 mod recording;
 mod requests;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
+use riglm_app::intent::{IntentWeights, Intents};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upstream};
 use riglm_app::search::{SearchParts, ToolSearch};
@@ -27,6 +28,7 @@ pub(crate) const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","ca
 
 /// A proxy over fakes, with one client.
 pub(crate) struct Scene {
+    pub(crate) intents: Arc<Intents>,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) upstream: Arc<ScriptedUpstream>,
     pub(crate) client: Arc<RecordingClient>,
@@ -39,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
     pub(crate) policy: Option<Arc<dyn ListPolicy>>,
+    /// What chooses lists, in place of the policy.
+    pub(crate) filter: Option<ListFilter>,
     /// The store where the records are read; it is the journal itself if there is no other.
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) journal: Option<Arc<dyn Journal>>,
@@ -48,6 +52,8 @@ pub(crate) struct Setup {
     pub(crate) is_bridged: bool,
     /// The name of the tool for searching.
     pub(crate) search: Option<&'static str>,
+    /// Whether the proxy has its other tools too.
+    pub(crate) has_others: bool,
 }
 
 impl Setup {
@@ -67,20 +73,24 @@ impl Setup {
         if self.max_connections > 0 {
             configured.options.max_connections = self.max_connections;
         }
+        let intents = Arc::new(Intents::new(IntentWeights::default()));
         let proxy = Proxy::new(ProxyParts {
             upstreams: vec![configured],
             naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
-            filter: ListFilter::new(self.policy),
+            filter: (self.filter).unwrap_or_else(|| ListFilter::new(self.policy)),
             limits: self.limits,
             search: Some(Arc::new(ToolSearch::new(SearchParts::words_only(
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            intents: Some(Arc::clone(&intents)),
             next_tools: None,
             work_sessions: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
+                call_tool: self.has_others.then(|| "call_tool".into()),
+                set_context: self.has_others.then(|| "set_context".into()),
             },
         });
         let client = Arc::new(RecordingClient::default());
@@ -92,6 +102,7 @@ impl Setup {
             )
             .unwrap();
         Scene {
+            intents,
             store,
             upstream,
             client,

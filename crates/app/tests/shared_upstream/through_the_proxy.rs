@@ -48,6 +48,7 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
         filter: ListFilter::new(None),
         limits: Limits::default(),
         search: None,
+        intents: None,
         next_tools: None,
         work_sessions: None,
         tools: MetaTools::default(),

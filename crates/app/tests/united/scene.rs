@@ -39,6 +39,8 @@ pub(crate) struct Setup {
     pub(crate) filter: ListFilter,
     /// The name of the tool for searching.
     pub(crate) search: Option<&'static str>,
+    /// Whether the proxy has its other tools too.
+    pub(crate) has_others: bool,
 }
 
 impl Default for Setup {
@@ -52,6 +54,7 @@ impl Default for Setup {
             },
             filter: ListFilter::default(),
             search: None,
+            has_others: false,
         }
     }
 }
@@ -97,10 +100,13 @@ impl Setup {
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            intents: None,
             next_tools: None,
             work_sessions: None,
             tools: MetaTools {
                 search: self.search.map(ToolName::from),
+                call_tool: self.has_others.then(|| "call_tool".into()),
+                set_context: self.has_others.then(|| "set_context".into()),
             },
         });
         let client = Arc::new(RecordingClient::default());

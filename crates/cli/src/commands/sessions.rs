@@ -1,8 +1,14 @@
 //! `riglm sessions`: recorded sessions.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context;
-use riglm_adapters_storage::open_reader;
+use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
+use riglm_app::list_accounts::{SessionLists, accounts_of};
+use riglm_domain::economics::CostModel;
+use riglm_domain::id::SessionId;
+use riglm_domain::list_account::ListAccount;
 use riglm_domain::session::SessionSummary;
 use riglm_ports::analytics::SessionRepository as _;
 use serde_json::{Value, json};
@@ -23,19 +29,33 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
         ));
     }
     let text = if arguments.json {
-        serde_json::to_string(&as_json(&sessions)).context("failed to write sessions as JSON")?
+        let lists = lists_of(&store, &sessions).await?;
+        let json = as_json(&sessions, &lists);
+        serde_json::to_string(&json).context("failed to write sessions as JSON")?
+    } else if arguments.lists {
+        as_table_of_lists(&sessions, &lists_of(&store, &sessions).await?)
     } else {
         as_table(&sessions)
     };
     Ok(print(&text)?)
 }
 
-/// Returns the sessions in the form that scripts rely on.
-pub(super) fn as_json(sessions: &[SessionSummary]) -> Value {
+/// What lists came to, by session.
+type Lists = BTreeMap<SessionId, SessionLists>;
+
+async fn lists_of(store: &Store, sessions: &[SessionSummary]) -> anyhow::Result<Lists> {
+    let ids: Vec<SessionId> = sessions.iter().map(|summary| summary.session.id).collect();
+    Ok(accounts_of(store, &ids, &CostModel::default()).await?)
+}
+
+/// Returns the sessions in the form that scripts rely on. `lists` is `null` for a session of which
+/// no list is recorded.
+fn as_json(sessions: &[SessionSummary], lists: &Lists) -> Value {
     sessions
         .iter()
         .map(|summary| {
             let session = &summary.session;
+            let lists = lists.get(&session.id).map(|lists| lists.account);
             json!({
                 "id": session.id,
                 "client": session.client_info.name,
@@ -45,9 +65,50 @@ pub(super) fn as_json(sessions: &[SessionSummary]) -> Value {
                 "ended_at": summary.ended_at,
                 "calls": summary.n_calls,
                 "client_id": session.client,
+                "lists": lists,
             })
         })
         .collect()
+}
+
+/// Returns what the lists of the sessions came to as a table for people.
+fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
+    let columns = [
+        Column::Text("STARTED (UTC)"),
+        Column::Text("SESSION"),
+        Column::Text("CLIENT"),
+        Column::Text("POLICY"),
+        Column::Number("CALLS"),
+        Column::Number("SHOWN"),
+        Column::Number("OF"),
+        Column::Number("USED"),
+        Column::Number("MISSED"),
+        Column::Number("SEARCHES"),
+        Column::Number("CHANGES"),
+        Column::Number("COST AVOIDED"),
+    ];
+    let rows = sessions.iter().map(|summary| {
+        let session = &summary.session;
+        let lists = lists.get(&session.id);
+        let number = |of: fn(&ListAccount) -> String| {
+            lists.map_or_else(String::new, |lists| of(&lists.account))
+        };
+        vec![
+            moment(session.started_at),
+            session.id.to_string(),
+            foreign(&session.client_info.name),
+            lists.map_or("none recorded".into(), |lists| foreign(&lists.policy)),
+            summary.n_calls.to_string(),
+            number(|account| account.shown_tools.to_string()),
+            number(|account| account.available_tools.to_string()),
+            number(|account| account.tools_used.to_string()),
+            number(|account| account.tool_misses.to_string()),
+            number(|account| account.searches.to_string()),
+            number(|account| account.list_changes.to_string()),
+            number(|account| format!("{:.0}", account.cost_avoided)),
+        ]
+    });
+    table(&columns, rows.collect())
 }
 
 /// Returns the sessions as a table for people.
@@ -112,20 +173,61 @@ mod tests {
     #[test]
     fn json_has_the_agreed_keys() {
         assert_eq!(
-            as_json(&[session(None)]).to_string(),
+            as_json(&[session(None)], &Lists::new()).to_string(),
             concat!(
                 r#"[{"id":"019b7ca9-8c88-7909-8909-090909090909","client":"editor","#,
                 r#""protocol":"2025-11-25","transport":"streamable_http","#,
                 r#""started_at":"2026-01-02T03:04:05Z","ended_at":null,"calls":3,"#,
-                r#""client_id":"CLIENT"}]"#
+                r#""client_id":"CLIENT","lists":null}]"#
             )
             .replace(
                 "CLIENT",
                 &KeyedHasher::new(&[0; 32]).hash_text("x").to_string()
             )
         );
-        let ended = as_json(&[session(Some("2026-01-02T04:00:00Z"))]);
+        let ended = as_json(&[session(Some("2026-01-02T04:00:00Z"))], &Lists::new());
         assert_eq!(ended[0]["ended_at"], "2026-01-02T04:00:00Z");
+    }
+
+    #[test]
+    fn what_lists_came_to_stands_beside_the_session() {
+        let session = session(None);
+        let lists = SessionLists {
+            policy: "epoch".into(),
+            account: ListAccount {
+                shown_tools: 10,
+                available_tools: 43,
+                tokens_saved: 12_345,
+                cost_avoided: -67.25,
+                ..ListAccount::default()
+            },
+        };
+        let lists = Lists::from([(session.session.id, lists)]);
+        let json = as_json(std::slice::from_ref(&session), &lists);
+        let keys = [
+            "tools_loaded",
+            "tools_used",
+            "tool_misses",
+            "tool_escalations",
+            "searches",
+            "list_changes",
+            "shown_tools",
+            "available_tools",
+            "shown_tokens",
+            "available_tokens",
+            "tokens_saved",
+            "cost_avoided",
+        ];
+        for key in keys {
+            assert!(json[0]["lists"][key].is_number(), "{key}");
+        }
+        assert_eq!(json[0]["lists"]["cost_avoided"], -67.25);
+        let shown = as_table_of_lists(&[session], &lists);
+        let line: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+        let expected = [
+            "editor", "epoch", "3", "10", "43", "0", "0", "0", "0", "-67",
+        ];
+        assert_eq!(line[3..], expected);
     }
 
     #[test]

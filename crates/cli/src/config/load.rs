@@ -164,6 +164,7 @@ fn checked(
         prediction: sections.prediction,
         search: sections.search,
         work_sessions: sections.work_sessions,
+        intent: sections.intent,
         limits: sections.limits,
         logging: sections.logging,
     })

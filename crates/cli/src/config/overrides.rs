@@ -30,6 +30,8 @@ pub struct Overrides {
     pub control: Option<ControlAddress>,
     /// How tools are chosen.
     pub strategy: Option<Strategy>,
+    /// The name of the policy of learned lists.
+    pub policy: Option<String>,
     /// The upstreams, which replace all configured ones.
     pub upstream: Option<UpstreamChoice>,
 }
@@ -63,9 +65,16 @@ impl Overrides {
                 section("address", leaf(address.to_string())),
             );
         }
+        let mut filtering = Map::new();
         if let Some(strategy) = self.strategy {
             let text = strategy.to_string();
-            layer.insert("filtering".into(), section("strategy", leaf(text)));
+            filtering.insert("strategy".into(), leaf(text));
+        }
+        if let Some(policy) = &self.policy {
+            filtering.insert("policy".into(), leaf(policy.clone()));
+        }
+        if !filtering.is_empty() {
+            layer.insert("filtering".into(), value(ValueKind::Table(filtering)));
         }
         if let Some(upstream) = &self.upstream {
             let (key, upstream) = upstream.layer();

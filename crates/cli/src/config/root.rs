@@ -15,7 +15,8 @@ use serde::Deserialize;
 use validator::Validate;
 
 use super::{
-    AuthConfig, ConfigError, KeyRing, ListenConfig, LoggingConfig, SearchConfig, Upstream,
+    AuthConfig, ConfigError, IntentConfig, KeyRing, ListenConfig, LoggingConfig, SearchConfig,
+    Upstream,
 };
 
 /// The sections as they are read.
@@ -46,6 +47,8 @@ pub(super) struct Sections {
     pub(super) search: SearchConfig,
     #[validate(nested)]
     pub(super) work_sessions: WorkSessionsConfig,
+    #[validate(nested)]
+    pub(super) intent: IntentConfig,
     #[validate(nested)]
     pub(super) limits: Limits,
     #[validate(nested)]
@@ -91,6 +94,8 @@ pub struct Config {
     pub search: SearchConfig,
     /// Section `work_sessions`.
     pub work_sessions: WorkSessionsConfig,
+    /// Section `intent`.
+    pub intent: IntentConfig,
     /// Section `limits`.
     pub limits: Limits,
     /// Section `logging`.
@@ -126,6 +131,7 @@ impl Config {
             ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
             ("work_sessions", self.work_sessions == other.work_sessions),
+            ("intent", self.intent == other.intent),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),
         ]

@@ -163,12 +163,24 @@ impl Default for QualityConfig {
 /// The configuration section `search`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "check_tool_names"))]
 pub struct SearchConfig {
-    /// Whether lists that are filtered have the tool that finds the others.
+    /// Whether lists that are filtered have the tool that finds the others. Without it there are no
+    /// other tools of the proxy either.
     pub enabled: bool,
     /// The name of that tool.
     #[validate(custom(function = "check_tool_name"))]
     pub tool_name: String,
+    /// Whether there is a tool that calls the others.
+    pub call_tool: bool,
+    /// The name of that tool.
+    #[validate(custom(function = "check_tool_name"))]
+    pub call_tool_name: String,
+    /// Whether there is a tool by which clients say what they do.
+    pub set_context: bool,
+    /// The name of that tool.
+    #[validate(custom(function = "check_tool_name"))]
+    pub set_context_name: String,
     /// The most tokens of an answer.
     #[validate(range(
         min = 100,
@@ -209,6 +221,10 @@ impl Default for SearchConfig {
         Self {
             enabled: true,
             tool_name: "search_available_tools".into(),
+            call_tool: true,
+            call_tool_name: "call_tool".into(),
+            set_context: true,
+            set_context_name: "set_context".into(),
             token_budget: rules.answer.token_budget,
             n_predicted: 9,
             fusion: Fusion::default(),
@@ -343,6 +359,27 @@ fn check_quality(config: &QualityConfig) -> Result<(), ValidationError> {
     Err(ValidationError::new("quality").with_message(message.into()))
 }
 
+fn check_tool_names(config: &SearchConfig) -> Result<(), ValidationError> {
+    let names = [
+        ("tool_name", true, &config.tool_name),
+        ("call_tool_name", config.call_tool, &config.call_tool_name),
+        (
+            "set_context_name",
+            config.set_context,
+            &config.set_context_name,
+        ),
+    ];
+    for (at, (key, is_there, name)) in names.iter().enumerate() {
+        let mut before = names[..at].iter();
+        let same = before.find(|(_, is_other_there, other)| *is_other_there && other == name);
+        if let (true, Some((other, ..))) = (*is_there, same) {
+            let message = format!("{other} and {key} must not both be {name}");
+            return Err(ValidationError::new("tool_names").with_message(message.into()));
+        }
+    }
+    Ok(())
+}
+
 fn check_tool_name(name: &str) -> Result<(), ValidationError> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
@@ -394,12 +431,19 @@ mod tests {
             (r#"{"quality":{"low":0.9}}"#, "must not be greater"),
             (r#"{"min_fit":1.5}"#, "from 0 to 1"),
             (r#"{"tool_name":"a b"}"#, "letters"),
+            (r#"{"call_tool_name":""}"#, "letters"),
+            (
+                r#"{"tool_name":"x","set_context_name":"x"}"#,
+                "tool_name and set_context_name must not both be x",
+            ),
             (r#"{"token_budget":5}"#, "from 100"),
             (r#"{"n_predicted":51}"#, "from 0 to 50"),
         ] {
             let error = config(wrong).validate().unwrap_err().to_string();
             assert!(error.contains(said), "{wrong}: {error}");
         }
+        let unused = r#"{"tool_name":"x","call_tool":false,"call_tool_name":"x"}"#;
+        assert!(config(unused).validate().is_ok());
         assert!(config("{}").validate().is_ok());
         assert!(check_weight(f64::NAN).is_err());
     }

@@ -13,6 +13,12 @@ impl NamePattern {
         Self(text.into())
     }
 
+    /// Returns the pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Returns whether the whole name fits the pattern.
     #[must_use]
     pub fn matches(&self, name: &ToolName) -> bool {

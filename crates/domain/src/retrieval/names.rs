@@ -5,8 +5,9 @@ use super::words::{is_without_spaces, words};
 /// Returns the positions of the `n` names nearest to `name`, nearest first, without those that
 /// have little in common with it.
 ///
-/// Names are compared by the Jaro-Winkler similarity of their lower-case text and by the share of
-/// their parts (words) that they have in common, whichever is larger.
+/// Names are compared by the Jaro-Winkler similarity of their letters and digits, without case and
+/// without what stands between them, and by the share of their parts (words) that they have in
+/// common, whichever is larger.
 #[must_use]
 pub fn nearest_names(name: &str, names: &[&str], n: usize) -> Vec<usize> {
     /// Names below this have little in common.
@@ -14,10 +15,9 @@ pub fn nearest_names(name: &str, names: &[&str], n: usize) -> Vec<usize> {
     /// Longer names are compared by their beginning.
     const MAX_CHARS: usize = 200;
     let cut = |text: &str| -> String {
-        text.chars()
-            .take(MAX_CHARS)
-            .collect::<String>()
-            .to_lowercase()
+        let text = text.chars().take(MAX_CHARS);
+        let kept: String = text.filter(|it| it.is_alphanumeric()).collect();
+        kept.to_lowercase()
     };
     let wanted = (cut(name), words(&cut_case(name, MAX_CHARS)));
     let mut near: Vec<(f64, usize)> = (names.iter().enumerate())
@@ -26,7 +26,7 @@ pub fn nearest_names(name: &str, names: &[&str], n: usize) -> Vec<usize> {
             let parts = shared(&wanted.1, &words(&cut_case(other, MAX_CHARS)));
             (written.max(parts), at)
         })
-        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+        .filter(|(similarity, _)| !wanted.0.is_empty() && *similarity >= MIN_SIMILARITY)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| names[a.1].cmp(names[b.1])));
     near.into_iter().take(n).map(|(_, at)| at).collect()
@@ -89,6 +89,8 @@ impl NameLikeness {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -133,5 +135,46 @@ mod tests {
         assert_eq!(first("list_directoy"), [2]);
         assert!(nearest_names("zzz", &NAMES, 3).is_empty());
         assert!(nearest_names("", &NAMES, 3).is_empty());
+        assert!(nearest_names("_", &["-", "a"], 3).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_in_another_case_and_with_other_joints_comes_first(
+            parts in proptest::collection::vec("[a-z]{3,8}", 1..4),
+            others in proptest::collection::vec("[a-z]{3,8}(_[a-z]{3,8}){0,2}", 0..20),
+            joint in "[-_./]",
+        ) {
+            let wanted = parts.join("_");
+            let written = parts.join(&joint).to_uppercase();
+            let mut names: Vec<&str> = others.iter().map(String::as_str).collect();
+            names.push(&wanted);
+            let near = nearest_names(&written, &names, 3);
+            // One that has the same letters, or the same words in another order, is as near.
+            let sorted = |name: &str| {
+                let mut words = words(name);
+                words.sort_unstable();
+                words
+            };
+            let is_same = |at: &usize| {
+                let name = names[*at];
+                name.replace('_', "") == parts.concat() || sorted(name) == sorted(&wanted)
+            };
+            prop_assert!(near.first().is_some_and(is_same), "{near:?} of {names:?}");
+        }
+
+        #[test]
+        fn positions_are_valid_unique_and_not_too_many(
+            name in ".{0,30}",
+            names in proptest::collection::vec(".{0,12}", 0..20),
+            n in 0_usize..6,
+        ) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let near = nearest_names(&name, &names, n);
+            prop_assert!(near.len() <= n);
+            prop_assert!(near.iter().all(|at| *at < names.len()));
+            let unique: std::collections::BTreeSet<_> = near.iter().collect();
+            prop_assert_eq!(unique.len(), near.len());
+        }
     }
 }

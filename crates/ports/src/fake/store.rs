@@ -4,6 +4,7 @@ mod agreed;
 mod client_data;
 mod decided;
 mod learned;
+mod list_activity;
 mod maintenance;
 mod reading;
 mod rows;

@@ -1,5 +1,7 @@
 //! The literal answers of the modern server, odd in every legal way.
 
+use crate::odd::catalog::plain_tool;
+
 /// Who the server is, an entry of `_meta`.
 pub(super) const IDENTITY: &str = r#""io.modelcontextprotocol/serverInfo":{"version":"2.0","name":"odd","title":"Odd \u2014 \"modern\"","x":1e3}"#;
 
@@ -76,10 +78,7 @@ pub(super) fn result(tool: &str) -> Option<&'static str> {
 
 /// Returns the members of the second page of tools.
 pub(super) fn tools_page_2() -> String {
-    let names: Vec<String> = PLAIN_TOOLS
-        .iter()
-        .map(|name| format!(r#"{{"inputSchema":{{"type":"object"}},"name":"{name}"}}"#))
-        .collect();
+    let names: Vec<String> = PLAIN_TOOLS.iter().map(|name| plain_tool(name)).collect();
     format!(
         r#""tools":[{}],"ttlMs":5,"cacheScope":"private""#,
         names.join(",")

@@ -1,5 +1,6 @@
 //! The rows of tool calls, and what a search learns from calls.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use riglm_domain::id::ToolName;
@@ -19,7 +20,7 @@ use crate::tracking::CallDetails;
 impl Relay {
     /// Opens the row of a tool call.
     pub(super) async fn open_call(
-        &self,
+        self: &Arc<Self>,
         message: &Message,
         params: &RequestParams<'_>,
         started_at: jiff::Timestamp,
@@ -36,6 +37,13 @@ impl Relay {
             let searched = searched.as_ref();
             searched.is_some_and(|tool| self.caller.search.has_found(tool))
         };
+        let called = ToolRef {
+            upstream: self.upstream().clone(),
+            tool: tool.clone(),
+        };
+        let is_modern = params.protocol_meta().is_some();
+        let listed = self.note_for_list(&called, is_modern).await;
+        let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
         let source = match is_hidden {
             true if was_found() => ToolSource::Found,
             true => ToolSource::Hidden,
@@ -48,6 +56,9 @@ impl Relay {
             .work_session(&self.shared, message.hints(), true, started_at)
             .await;
         let continued = self.continued(params);
+        if continued.is_none() {
+            self.note_call_intent(params.arguments()).await;
+        }
         if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
             let called = ToolRef {
                 upstream: self.upstream().clone(),
@@ -70,6 +81,7 @@ impl Relay {
             work_session,
             request_bytes: message.raw().len(),
         };
+        self.review_list(is_modern);
         let opened = self.shared.recorder.call_opened(details).await;
         let id = opened.map_err(|refused| {
             RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())
@@ -78,6 +90,7 @@ impl Relay {
         Ok(CallRow {
             id,
             call: LogicalCall { first, sequence },
+            is_hidden,
             lesson: searched.map(|tool| {
                 Box::new(Lesson {
                     tool,

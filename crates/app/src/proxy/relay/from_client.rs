@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Relay;
 use super::completion::{Ending, Response};
+use super::listing::ListRequest;
 use super::params::{IdMember, RequestParams, id_member};
 use super::pending::{Pending, Purpose};
 use super::recorded_names::{recorded_target, without_secrets};
@@ -57,9 +58,10 @@ impl Relay {
     /// [`ClientLink`]: riglm_ports::downstream::ClientLink
     pub(in crate::proxy) async fn receive(
         self: &Arc<Self>,
-        mut message: Message,
+        message: Message,
     ) -> Result<Option<UpstreamExchange>, RpcError> {
         self.touch();
+        let mut message = self.unwrapped(message);
         if let Err(error) = self.admissible(&message) {
             return self.refuse(&message, error).await.map(|()| None);
         }
@@ -138,15 +140,24 @@ impl Relay {
         }
         let started_at = self.shared.recorder.now();
         let is_call = method == "tools/call";
-        let search_tool = is_call.then(|| self.searched(&params)).flatten();
-        let searching = search_tool.map(|tool| (tool, CancellationToken::new()));
+        let own_tool = is_call.then(|| self.own_tool(&params)).flatten();
+        let searching = own_tool.map(|tool| (tool, CancellationToken::new()));
         if searching.is_some()
             && let Some(meta) = &meta
         {
             meta.check_spoken()?;
         }
-        let purpose = match &searching {
-            Some((_, cancel)) => Purpose::Here(cancel.clone()),
+        let lists = self.lists().filter(|_| method == "tools/list");
+        let listing = lists.map(|lists| (Arc::clone(lists), CancellationToken::new()));
+        if listing.is_some()
+            && let Some(meta) = &meta
+        {
+            meta.check_spoken()?;
+        }
+        let cancel_searching = searching.as_ref().map(|(_, cancel)| cancel);
+        let cancel = cancel_searching.or(listing.as_ref().map(|(_, cancel)| cancel));
+        let purpose = match cancel {
+            Some(cancel) => Purpose::Here(cancel.clone()),
             None => self.purpose(method, &params),
         };
         let now = Instant::now();
@@ -164,8 +175,10 @@ impl Relay {
             order: 0,
         };
         self.reserve(id, pending)?;
-        if let Some((tool, cancel)) = searching {
+        self.note_intent_of(method, &params).await;
+        if let Some(((tools, tool), cancel)) = searching {
             let search = Search {
+                tool,
                 id: id.clone(),
                 message: alone(message, envelope).unwrap_or_else(|| message.clone()),
                 is_modern: meta.is_some(),
@@ -173,7 +186,17 @@ impl Relay {
                 received_at: started_at,
                 cancel,
             };
-            let exchange = self.answer_search(tool, search);
+            let exchange = self.answer_search(tools, search);
+            return Ok(Opened::Here(id.clone(), exchange));
+        }
+        if let Some((lists, cancel)) = listing {
+            let request = ListRequest {
+                id: id.clone(),
+                message: alone(message, envelope).unwrap_or_else(|| message.clone()),
+                is_modern: meta.is_some(),
+                cancel,
+            };
+            let exchange = self.answer_list(&lists, request);
             return Ok(Opened::Here(id.clone(), exchange));
         }
         match method {
@@ -228,7 +251,7 @@ impl Relay {
     fn purpose(&self, method: &str, params: &RequestParams<'_>) -> Purpose {
         match method {
             "initialize" => Purpose::Initialize,
-            "server/discover" if self.shared.search_tool.is_some() => Purpose::Discover,
+            "server/discover" if self.shared.filter.is_active() => Purpose::Discover,
             "tools/call" => Purpose::Call(None),
             "tools/list" => Purpose::ListTools,
             "subscriptions/listen" => Purpose::Listen,
@@ -244,7 +267,7 @@ impl Relay {
     }
 
     /// Takes a place in the table of requests in flight.
-    fn reserve(&self, id: &RequestId, pending: Pending) -> Result<(), RpcError> {
+    pub(super) fn reserve(&self, id: &RequestId, pending: Pending) -> Result<(), RpcError> {
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }

@@ -14,6 +14,7 @@ use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
 use super::Relay;
 use super::completion::{Ending, Response, upstream_failure};
+use super::listing::promising;
 use super::offered::is_own;
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
 use super::pending::{Pending, Purpose};
@@ -96,6 +97,7 @@ impl Relay {
             }
             Kind::Request | Kind::Notification => {
                 let route = self.route(&message, envelope, related);
+                self.note_asked(&message, envelope).await;
                 match (envelope.kind(), envelope.id(), envelope.method()) {
                     (Kind::Request, Some(id), _) => {
                         let owner = match &route {
@@ -111,7 +113,10 @@ impl Relay {
                             return self.pass_cancellation(message, route, id).await;
                         }
                     }
-                    (_, _, Some(TOOLS_CHANGED)) => self.caller.search.forget_offer(),
+                    (_, _, Some(TOOLS_CHANGED)) => {
+                        self.caller.search.forget_offer();
+                        self.caller.note_told(Instant::now());
+                    }
                     _ => {}
                 }
                 self.client.deliver(message, route).await;
@@ -161,9 +166,20 @@ impl Relay {
         let Some(pending) = ending.take() else {
             return;
         };
-        if let Some(message) = self.settle(message, envelope, pending).await {
-            self.client.deliver(message, Route::Related(id)).await;
-        }
+        let failed = self.mendable(&message, envelope, &pending);
+        let Some(message) = self.settle(message, envelope, pending).await else {
+            return;
+        };
+        let Some(call) = failed else {
+            return self.client.deliver(message, Route::Related(id)).await;
+        };
+        // The upstream may have to be asked for its list, and its answer comes this way too.
+        let relay = Arc::clone(self);
+        tokio::spawn(async move {
+            let message = relay.mended(&call, message).await;
+            relay.client.deliver(message, Route::Related(id)).await;
+            drop(ending);
+        });
     }
 
     /// Takes out the request that an answer belongs to: the one it names, or, if it names none
@@ -193,10 +209,15 @@ impl Relay {
                 return None;
             }
             Purpose::Initialize => {
+                let mut promised = None;
                 if let Some(result) = result {
                     self.agreed(result, &pending).await;
+                    promised = self.lists().and_then(|_| promising(result));
                 }
-                message
+                match promised {
+                    Some(result) => message.with_result(&result),
+                    None => message,
+                }
             }
             Purpose::ListTools => match result {
                 Some(result) if !pending.is_cancelled => {
@@ -231,6 +252,7 @@ impl Relay {
                 };
                 if let Some(result) = result {
                     self.remember_round(&pending, result);
+                    self.note_asked_in(result).await;
                 }
                 self.complete(pending, outcome, response).await;
                 message

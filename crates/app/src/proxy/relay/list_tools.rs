@@ -40,8 +40,16 @@ impl Relay {
         if !self.turned(tool, &seen, cursor.as_deref()) {
             return shorter;
         }
-        let definition = tool.definition(self.caller.revision().as_ref());
-        Some(with_tool(shorter.as_deref().unwrap_or(result), definition))
+        let revision = self.caller.revision();
+        let definitions = tool.definitions(revision.as_ref(), self.taken());
+        let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
+        if definitions.is_empty() {
+            return shorter;
+        }
+        Some(with_tools(
+            shorter.as_deref().unwrap_or(result),
+            &definitions,
+        ))
     }
 
     /// Returns the page that a result is, and records it if it was not seen before; `None` if it
@@ -111,10 +119,11 @@ fn private(result: &str) -> String {
     with_member(result, CACHE_SCOPE, r#""private""#)
 }
 
-/// Returns a list with one more tool at its end.
-fn with_tool(result: &str, definition: &str) -> String {
-    let tools = member(result, "tools").unwrap_or("[]");
-    with_member(result, "tools", &with_element(tools, definition))
+/// Returns a list with more tools at its end.
+fn with_tools(result: &str, definitions: &[&str]) -> String {
+    let tools = member(result, "tools").unwrap_or("[]").to_owned();
+    let all = (definitions.iter()).fold(tools, |tools, tool| with_element(&tools, tool));
+    with_member(result, "tools", &all)
 }
 
 /// Returns the cursor of a request for a list.

@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
-use riglm_domain::edit::member;
+use riglm_domain::edit::{member, with_member, without_member};
 use riglm_domain::id::ToolName;
 use riglm_domain::message::{Kind, Message, RequestId};
 use riglm_domain::scan::unescaped;
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 use super::Relay;
 use super::list_memory::SeenPage;
 use super::pending::Pending;
-use crate::proxy::search_tool::{SearchTool, server_text};
+use crate::proxy::search_tool::{OwnTool, SearchTool, Taken, server_text};
 use crate::proxy::united::hello::declares;
 use crate::proxy::united::list_kind::ListKind;
 use crate::proxy::united::template::Template;
@@ -59,15 +60,32 @@ impl Pages {
     }
 }
 
+/// The whole list of an upstream, as it was when it was asked for.
+#[derive(Debug)]
+pub(super) struct WholeList {
+    /// The first of its pages.
+    pub(super) first: Arc<SeenPage>,
+    /// The JSON text of the result with all that the server said beside its tools.
+    pub(super) rest: Arc<str>,
+    /// For how long the server says that it stays as it is, in milliseconds as it wrote it.
+    pub(super) ttl_ms: Option<Box<str>>,
+    /// What identifies each page.
+    pub(super) listings: Vec<String>,
+    pub(super) offer: Arc<Offer>,
+    pub(super) fetched: Instant,
+}
+
 /// What is known of the list of an upstream.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Listed {
+    /// The list that was known last as a whole.
+    pub(super) whole: Option<Arc<WholeList>>,
     /// The pages so far of the list that the client is paging through.
     pages: Pages,
     /// The cursor of the page that follows them.
     next: Option<String>,
-    /// The upstream itself has a tool of the name under which the proxy would list its own.
-    is_name_taken: bool,
+    /// The tools of the proxy itself of whose names the upstream has tools.
+    taken: Taken,
     /// The result by which the upstream answered `server/discover`.
     discovered: Option<Arc<str>>,
     n_asked: u64,
@@ -86,14 +104,14 @@ fn next_cursor(result: &str) -> Option<&str> {
 }
 
 impl Relay {
-    /// Returns whether the name of the tool for searching is known to be the upstream's own.
-    pub(super) fn is_name_taken(&self) -> bool {
-        self.state().listed.is_name_taken
+    /// Returns the tools of the proxy itself whose names are known to be the upstream's own.
+    pub(super) fn taken(&self) -> Taken {
+        self.state().listed.taken
     }
 
-    /// Leaves the name of the tool for searching to the upstream.
-    pub(super) fn leave_name(&self) {
-        self.state().listed.is_name_taken = true;
+    /// Leaves the name of a tool of the proxy itself to the upstream.
+    pub(super) fn leave_name(&self, tool: OwnTool) {
+        self.state().listed.taken.add(tool);
     }
 
     /// Notes the result by which the upstream answered `server/discover`.
@@ -109,7 +127,8 @@ impl Relay {
     }
 
     /// Takes note of a page that the client is shown, which it asked for with `cursor`. Returns
-    /// whether the tool for searching belongs at its end.
+    /// whether the tools of the proxy itself belong at its end, but for those that are
+    /// [taken](Self::taken).
     pub(super) fn turned(
         &self,
         tool: &SearchTool,
@@ -121,14 +140,15 @@ impl Relay {
         // The client may write it in another way than the server did.
         let next = next.and_then(unescaped).map(Cow::into_owned);
         let epoch = self.caller.search.epoch();
-        let (pages, is_name_taken) = {
+        let names_of_page = tool.taken_by(|name| has_name(page, name));
+        let (pages, taken) = {
             let mut state = self.state();
             let listed = &mut state.listed;
             if cursor.is_none() {
                 listed.pages = Pages::default();
-                listed.is_name_taken = false;
+                listed.taken = Taken::default();
             }
-            listed.is_name_taken |= has_name(page, tool.name());
+            listed.taken = listed.taken.and(names_of_page);
             let follows = cursor.is_none() || listed.next.as_deref() == cursor;
             listed.next = next.filter(|_| follows);
             if follows {
@@ -136,19 +156,19 @@ impl Relay {
             }
             let is_complete = follows && is_last;
             let pages = is_complete.then(|| std::mem::take(&mut listed.pages));
-            (pages, listed.is_name_taken)
+            (pages, listed.taken)
         };
         if let Some(pages) = pages {
-            self.know(tool, &pages, epoch);
+            self.know(Some(tool), &pages, epoch);
         }
-        if is_last && is_name_taken {
-            tool.warn_of_clash(self.upstream());
+        if is_last {
+            tool.warn_of_clash(self.upstream(), taken);
         }
-        is_last && !is_name_taken && self.has_tools()
+        is_last && self.has_tools()
     }
 
-    /// Returns what the client could call; `None` where the name of the tool for searching is the
-    /// upstream's own. Asks the upstream for its list where it is not known. `request` is the one
+    /// Returns what the client could call; `None` where the name of this tool of the proxy itself is
+    /// the upstream's own. Asks the upstream for its list where it is not known. `request` is the one
     /// that it is for.
     ///
     /// # Errors
@@ -156,29 +176,27 @@ impl Relay {
     /// Returns why the list is not to be had.
     pub(super) async fn offer(
         self: &Arc<Self>,
-        tool: &SearchTool,
+        (tool, own): (&SearchTool, OwnTool),
         request: &Message,
         is_modern: bool,
     ) -> Result<Option<Arc<Offer>>, String> {
         let known = self.caller.search.offer();
         let offer = match known.filter(|_| self.has_tools()) {
             Some(offer) => offer,
-            None => match self.fetch(tool, request, is_modern).await? {
+            None => match self.fetch(Some(tool), request, is_modern).await? {
                 Some(offer) => offer,
                 None => return Ok(None),
             },
         };
-        let is_clash = offer.tools().iter().any(|known| known.name == tool.name());
-        if is_clash {
-            tool.warn_of_clash(self.upstream());
-        }
-        Ok((!is_clash).then_some(offer))
+        let taken = tool.taken_in(&offer);
+        tool.warn_of_clash(self.upstream(), taken);
+        Ok((!taken.has(own)).then_some(offer))
     }
 
     /// Asks the upstream for all pages of its list; `None` of one without tools.
-    async fn fetch(
+    pub(super) async fn fetch(
         self: &Arc<Self>,
-        tool: &SearchTool,
+        tool: Option<&SearchTool>,
         request: &Message,
         is_modern: bool,
     ) -> Result<Option<Arc<Offer>>, String> {
@@ -251,7 +269,7 @@ impl Relay {
     }
 
     /// Makes what these pages offer known, for this session and to the search.
-    fn know(&self, tool: &SearchTool, pages: &Pages, epoch: u64) -> Arc<Offer> {
+    fn know(&self, tool: Option<&SearchTool>, pages: &Pages, epoch: u64) -> Arc<Offer> {
         let Pages { pages, is_cut } = pages;
         let hidden: Vec<Vec<u8>> = {
             let state = self.state();
@@ -267,20 +285,49 @@ impl Relay {
             .collect();
         let text = server_text(self.upstream(), self.introduction().as_deref());
         let servers = vec![(self.upstream().clone(), text)];
-        let offer = tool.offers.get(&lists, servers, |servers| {
+        let offer = self.shared.offers.get(&lists, servers, |servers| {
             let all = pages.iter().zip(&hidden);
             let tools = all.flat_map(|(page, hidden)| self.tools_of(page, hidden));
             let offer = Offer::new(tools.take(MAX_TOOLS).collect(), servers);
             if *is_cut { offer.partial() } else { offer }
         });
-        if *is_cut {
+        if let Some(tool) = tool.filter(|_| *is_cut) {
             tool.warn_of_limit(self.upstream(), offer.tools().len());
         }
         self.caller.search.note_offer(&offer, epoch);
-        if self.caller.search.is_news(&offer) {
+        if let Some(tool) = tool
+            && self.caller.search.is_news(&offer)
+        {
             tool.service.learn_offer(&offer);
         }
+        self.note_whole(pages, &offer);
         offer
+    }
+
+    /// Notes the pages of a list as the whole of it.
+    fn note_whole(&self, pages: &[Arc<SeenPage>], offer: &Arc<Offer>) {
+        let Some(first) = pages.first() else {
+            return;
+        };
+        let known = self.state().listed.whole.clone();
+        let known = known.filter(|known| Arc::ptr_eq(&known.first, first));
+        // Such a text may have a megabyte.
+        let rest = known.as_ref().map_or_else(
+            || {
+                let rest = with_member(&first.result, "tools", "[]");
+                without_member(&rest, "nextCursor").into()
+            },
+            |known| Arc::clone(&known.rest),
+        );
+        let whole = WholeList {
+            first: Arc::clone(first),
+            ttl_ms: member(&rest, "ttlMs").map(Into::into),
+            rest,
+            listings: pages.iter().map(|page| page.listing.clone()).collect(),
+            offer: Arc::clone(offer),
+            fetched: Instant::now(),
+        };
+        self.state().listed.whole = Some(Arc::new(whole));
     }
 
     fn tools_of<'a>(
@@ -301,7 +348,7 @@ impl Relay {
     }
 
     /// Returns whether the upstream may have tools: it says so, or is not known to say anything.
-    fn has_tools(&self) -> bool {
+    pub(super) fn has_tools(&self) -> bool {
         let introduction = self.introduction();
         introduction.is_none_or(|said| declares(&said, ListKind::Tools.change().capability()))
     }

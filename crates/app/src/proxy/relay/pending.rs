@@ -47,6 +47,8 @@ pub(crate) struct CallRow {
     pub(crate) id: InvocationId,
     /// The logical call that it belongs to.
     pub(crate) call: LogicalCall,
+    /// The client's list leaves its tool out.
+    pub(crate) is_hidden: bool,
     /// What the search is told of it at its end, where tools are searched.
     pub(crate) lesson: Option<Box<Lesson>>,
 }

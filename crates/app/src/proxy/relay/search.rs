@@ -1,4 +1,5 @@
-//! Calls of the tool for searching in front of one upstream: they end here.
+//! Calls of the tools of the proxy itself in front of one upstream: they end here, or go on as the
+//! calls that they stand for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,11 +17,14 @@ use super::Relay;
 use super::completion::Ending;
 use super::params::RequestParams;
 use super::pending::{Pending, Purpose};
-use crate::proxy::search_tool::{Asking, SearchTool};
+use crate::proxy::listing::Listing;
+use crate::proxy::search_tool::{Asking, OwnTool, SearchTool, Unwrapped, failure};
 
-/// A call of the tool for searching.
+/// A call of a tool of the proxy itself.
 #[derive(Debug)]
 pub(super) struct Search {
+    /// The tool.
+    pub(super) tool: OwnTool,
     /// Its id.
     pub(super) id: RequestId,
     /// The call as a message of its own.
@@ -41,15 +45,37 @@ enum Found {
     Result(String),
     /// The tool is the upstream's.
     NotOurs,
+    /// It stands for this call.
+    Call(Message),
 }
 
 impl Relay {
-    /// Returns the tool for searching if a call with these parameters is one of it. In front of
+    /// Returns the tool of the proxy itself that a call with these parameters is one of. In front of
     /// several upstreams such calls do not come here.
-    pub(super) fn searched(&self, params: &RequestParams<'_>) -> Option<&Arc<SearchTool>> {
-        let tool = self.shared.search_tool.as_ref()?;
-        let is_named = params.name().is_some_and(|name| name == tool.name());
-        (is_named && !self.is_united() && !self.is_name_taken()).then_some(tool)
+    pub(super) fn own_tool(
+        &self,
+        params: &RequestParams<'_>,
+    ) -> Option<(&Arc<SearchTool>, OwnTool)> {
+        let tools = self.shared.search_tool.as_ref()?;
+        let own = tools.named(&params.name()?)?;
+        (!self.is_united() && !self.taken().has(own)).then_some((tools, own))
+    }
+
+    /// Returns the call that a message stands for, where that can be told at once; any other message
+    /// as it is. Calls of batches are taken apart first, and come here again.
+    pub(super) fn unwrapped(&self, message: Message) -> Message {
+        let Some(tools) = self
+            .shared
+            .search_tool
+            .as_ref()
+            .filter(|_| !self.is_united())
+        else {
+            return message;
+        };
+        let offer = || self.caller.search.offer().filter(|_| self.has_tools());
+        tools
+            .call_in(&message, self.taken(), offer)
+            .unwrap_or(message)
     }
 
     /// Returns the exchange that answers a call which was noted as in flight.
@@ -81,9 +107,13 @@ impl Relay {
                     relay.deliver_result(&search.id, &result).await;
                 }
                 Found::NotOurs => {
-                    relay.leave_name();
+                    relay.leave_name(search.tool);
                     drop(ending);
                     relay.pass_after_all(search.message.clone()).await;
+                }
+                Found::Call(call) => {
+                    drop(ending);
+                    relay.pass_after_all(call).await;
                 }
             }
         };
@@ -93,27 +123,60 @@ impl Relay {
         }
     }
 
-    async fn found(self: &Arc<Self>, tool: &SearchTool, search: &Search) -> Found {
-        let offer = self.offer(tool, &search.message, search.is_modern).await;
+    async fn found(self: &Arc<Self>, tools: &SearchTool, search: &Search) -> Found {
+        let asked = self.offer((tools, search.tool), &search.message, search.is_modern);
+        let offer = match search.tool {
+            // What it calls need not wait for a server that is slow to list.
+            OwnTool::CallTool => {
+                let limit = self.shared.limits.unite_timeout;
+                let asked = tokio::time::timeout(limit, asked).await;
+                asked.unwrap_or_else(|_| Err("its list of tools takes too long".into()))
+            }
+            OwnTool::Search | OwnTool::SetContext => asked.await,
+        };
         let offer = match offer {
             Ok(Some(offer)) => Ok(offer),
             Ok(None) => return Found::NotOurs,
             Err(reason) => Err(reason),
         };
+        let part = search.message.single();
+        let params = part.and_then(|part| search.message.params(part));
+        if search.tool == OwnTool::CallTool {
+            let unwrapped = tools.unwrapped(params, offer.as_deref().ok()).await;
+            return match unwrapped {
+                Unwrapped::Call(params) => {
+                    let call = search.message.with_params(&params);
+                    Found::Call(call.without_param_headers())
+                }
+                Unwrapped::Wrong(problem) => Found::Result(failure(search.is_modern, &problem)),
+            };
+        }
         let asking = Asking {
             caller: &self.caller,
             shared: &self.shared,
             hints: search.message.hints(),
+            recorder: &self.shared.recorder,
+            intents: self.shared.intents.as_deref(),
             is_modern: search.is_modern,
+            shown: {
+                let listing = Listing {
+                    caller: &self.caller,
+                    shared: &self.shared,
+                    is_modern: search.is_modern,
+                };
+                listing.current().await
+            },
             received: search.received,
             received_at: search.received_at,
         };
-        let part = search.message.single();
-        let params = RequestParams::read(part.and_then(|part| search.message.params(part)));
-        Found::Result(tool.answer(&asking, params.arguments(), offer).await)
+        let arguments = RequestParams::read(params).arguments();
+        let call = (search.tool, arguments);
+        let result = tools.answer(&asking, call, offer).await;
+        self.review_list(search.is_modern);
+        Found::Result(result)
     }
 
-    async fn deliver_result(&self, id: &RequestId, result: &str) {
+    pub(super) async fn deliver_result(&self, id: &RequestId, result: &str) {
         let id_text = id.to_json();
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id_text},"result":{result}}}"#);
         match Message::from_text(text) {
@@ -203,15 +266,15 @@ fn without(message: &Message, ids: &[RequestId]) -> Option<Message> {
 }
 
 /// A call that is being answered. Dropped before its end it gives up its place.
-struct Searching {
-    relay: Arc<Relay>,
-    id: RequestId,
-    cancel: CancellationToken,
+pub(super) struct Searching {
+    pub(super) relay: Arc<Relay>,
+    pub(super) id: RequestId,
+    pub(super) cancel: CancellationToken,
 }
 
 impl Searching {
     /// Takes the call out of the requests in flight, if it is still one of them.
-    fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ending> {
         let pending = {
             let mut state = self.relay.state();
             let is_here = |pending: &mut Pending| matches!(pending.purpose, Purpose::Here(_));

@@ -1,19 +1,23 @@
-//! The answer to a call of the tool for searching.
+//! The answer to a call of the tool for searching, or of the one by which a client says what it does.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use riglm_domain::context::ContextSource;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::request_hints::RequestHints;
 use serde_json::Value;
 
 use super::SearchTool;
 use super::arguments::Arguments;
+use super::own::OwnTool;
+use crate::filtering::ShownList;
+use crate::intent::Intents;
 use crate::proxy::caller::Caller;
 use crate::proxy::shared::Shared;
 use crate::search::{Offer, SearchCall};
-use crate::tracking::SearchDetails;
+use crate::tracking::{Recorder, SearchDetails};
 
 /// Who searches, and since when.
 #[derive(Debug)]
@@ -21,46 +25,60 @@ pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) caller: &'a Caller,
     pub(in crate::proxy) shared: &'a Shared,
     pub(in crate::proxy) hints: &'a RequestHints,
+    pub(in crate::proxy) recorder: &'a Recorder,
+    /// Told of what is searched for.
+    pub(in crate::proxy) intents: Option<&'a Intents>,
     /// The result is for a modern client.
     pub(in crate::proxy) is_modern: bool,
+    /// The list that the client sees, where lists are chosen as a whole.
+    pub(in crate::proxy) shown: Option<Arc<ShownList>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
 }
 
 impl SearchTool {
-    /// Returns the JSON text of the result of a call with these arguments; `offer` is what can be
-    /// searched, or why there is nothing. What is wrong is told to the model.
+    /// Returns the JSON text of the result of a call of `tool` with these arguments; `offer` is what
+    /// can be searched, or why there is nothing. What is wrong is told to the model.
     pub(in crate::proxy) async fn answer(
         &self,
         asking: &Asking<'_>,
-        arguments: Option<&str>,
+        (tool, arguments): (OwnTool, Option<&str>),
         offer: Result<Arc<Offer>, String>,
     ) -> String {
-        let arguments = match Arguments::read(arguments) {
+        let arguments = match Arguments::read(tool, arguments) {
             Ok(arguments) => arguments,
-            Err(problem) => return failure(asking, &problem),
+            Err(problem) => return failure(asking.is_modern, &problem),
         };
+        let text = arguments.text();
         let offer = match offer {
             Ok(offer) => offer,
             Err(reason) => {
                 let problem = format!("the tools cannot be searched now: {reason}");
-                return failure(asking, &problem);
+                return failure(asking.is_modern, &problem);
             }
         };
-        let recorder = &asking.shared.recorder;
+        let recorder = asking.recorder;
         let session = asking.caller.row(recorder).await;
         let (hints, now) = (asking.hints, asking.received_at);
         let work_session = (asking.caller)
             .work_session(asking.shared, hints, false, now)
             .await;
+        let source = match tool {
+            OwnTool::SetContext => ContextSource::SetContext,
+            OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
+        };
+        if let Some(intents) = asking.intents {
+            intents.note(session, source, &text, asking.received_at);
+        }
         let call = SearchCall {
             session,
             together: CallSession::of(work_session, session),
             principal: asking.caller.principal.clone(),
             client: asking.caller.client_name(),
-            query: arguments.query.clone(),
+            query: text.clone(),
             limit: arguments.limit,
             offer,
+            shown: asking.shown.clone(),
         };
         let reply = self.service.search(call).await;
         tracing::debug!(
@@ -72,7 +90,8 @@ impl SearchTool {
         let details = SearchDetails {
             session,
             principal: &asking.caller.principal,
-            query: &arguments.query,
+            source,
+            query: &text,
             searched_at: asking.received_at,
             duration: asking.received.elapsed(),
             quality: reply.quality,
@@ -87,19 +106,15 @@ impl SearchTool {
     }
 }
 
-/// Returns a result that says what went wrong.
-fn failure(asking: &Asking<'_>, problem: &str) -> String {
-    let mut text = result(asking, problem, None);
-    text.truncate(text.len() - 1);
-    text + r#","isError":true}"#
+/// Returns the JSON text of a result that says what went wrong.
+pub(in crate::proxy) fn failure(is_modern: bool, problem: &str) -> String {
+    let kind = kind(is_modern);
+    let text = Value::from(problem);
+    format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
 fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
-    let kind = if asking.is_modern {
-        r#""resultType":"complete","#
-    } else {
-        ""
-    };
+    let kind = kind(asking.is_modern);
     let revision = asking.caller.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());
     let structured = structured.filter(|_| is_known);
@@ -109,4 +124,13 @@ fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
         Value::from(text),
         structured.unwrap_or_default()
     )
+}
+
+/// Returns the member that results of modern revisions begin with.
+fn kind(is_modern: bool) -> &'static str {
+    if is_modern {
+        r#""resultType":"complete","#
+    } else {
+        ""
+    }
 }

@@ -1,6 +1,9 @@
-//! What a call of the tool for searching asks for.
+//! What a call of the tool for searching asks for, or of the one by which a client says what it
+//! does.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::own::OwnTool;
 
 /// The longest query, in characters.
 pub(super) const MAX_QUERY_CHARS: usize = 2_000;
@@ -10,21 +13,26 @@ pub(super) const MAX_LIMIT: usize = 50;
 /// The arguments of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
+    /// What is looked for.
     pub(super) query: String,
+    /// The most tools to answer; a search may say it.
     pub(super) limit: Option<usize>,
+    /// What the query is for; who says what they do may say it.
+    pub(super) intent: Option<String>,
 }
 
 impl Arguments {
-    /// Reads the JSON text of `arguments`. Members that are not known are nobody's concern.
+    /// Reads the JSON text of the `arguments` of a call of this tool. Members that are not known are
+    /// nobody's concern.
     ///
     /// # Errors
     ///
     /// Returns what is wrong and what is expected, in words for the model that made the call.
-    pub(super) fn read(arguments: Option<&str>) -> Result<Self, String> {
+    pub(super) fn read(tool: OwnTool, arguments: Option<&str>) -> Result<Self, String> {
         let read = arguments.map_or(Ok(Value::Null), serde_json::from_str);
         let arguments = match read {
             Ok(Value::Object(arguments)) => arguments,
-            Ok(Value::Null) => serde_json::Map::new(),
+            Ok(Value::Null) => Map::new(),
             _ => {
                 return Err(
                     r#"arguments must be an object such as {"query": "send an e-mail"}"#.into(),
@@ -37,20 +45,55 @@ impl Arguments {
             Some(_) => return Err(expected_query("it is not a string")),
             None => return Err(expected_query("it is missing")),
         };
-        if query.chars().nth(MAX_QUERY_CHARS).is_some() {
+        if is_too_long(query) {
             return Err(expected_query("it is too long"));
         }
-        let limit = match arguments.get("limit") {
-            None | Some(Value::Null) => None,
-            Some(limit) => Some(whole_number(limit).ok_or_else(|| {
-                format!("limit must be a whole number from 1 to {MAX_LIMIT}, or left out")
-            })?),
-        };
+        let is_context = tool == OwnTool::SetContext;
         Ok(Self {
             query: query.to_owned(),
-            limit,
+            limit: if is_context { None } else { limit(&arguments)? },
+            intent: if is_context {
+                intent(&arguments)?
+            } else {
+                None
+            },
         })
     }
+
+    /// Returns all that they say of what is being done.
+    pub(super) fn text(&self) -> String {
+        match &self.intent {
+            Some(intent) => format!("{}\n{intent}", self.query),
+            None => self.query.clone(),
+        }
+    }
+}
+
+fn limit(arguments: &Map<String, Value>) -> Result<Option<usize>, String> {
+    match arguments.get("limit") {
+        None | Some(Value::Null) => Ok(None),
+        Some(limit) => whole_number(limit).map(Some).ok_or_else(|| {
+            format!("limit must be a whole number from 1 to {MAX_LIMIT}, or left out")
+        }),
+    }
+}
+
+fn intent(arguments: &Map<String, Value>) -> Result<Option<String>, String> {
+    match arguments.get("intent") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(intent)) if !is_too_long(intent) => {
+            let intent = intent.trim();
+            Ok((!intent.is_empty()).then(|| intent.to_owned()))
+        }
+        Some(_) => Err(format!(
+            "intent must be a string of at most {MAX_QUERY_CHARS} characters that says what the \
+             query is for, or left out"
+        )),
+    }
+}
+
+fn is_too_long(text: &str) -> bool {
+    text.chars().nth(MAX_QUERY_CHARS).is_some()
 }
 
 fn expected_query(problem: &str) -> String {
@@ -74,7 +117,24 @@ mod tests {
     use super::*;
 
     fn read(arguments: &str) -> Result<Arguments, String> {
-        Arguments::read(Some(arguments))
+        Arguments::read(OwnTool::Search, Some(arguments))
+    }
+
+    #[test]
+    fn what_a_query_is_for_is_read_where_it_belongs() {
+        let read = |arguments| Arguments::read(OwnTool::SetContext, Some(arguments));
+        let both = r#"{"query":"a","intent":" b ","limit":"x"}"#;
+        assert_eq!(read(both).unwrap().text(), "a\nb");
+        for without in [
+            r#"{"query":"a","intent":null}"#,
+            r#"{"query":"a","intent":" "}"#,
+        ] {
+            assert_eq!(read(without).unwrap().text(), "a");
+        }
+        let error = read(r#"{"query":"a","intent":7}"#).unwrap_err();
+        assert!(error.starts_with("intent must"), "{error}");
+        let search = Arguments::read(OwnTool::Search, Some(r#"{"query":"a","intent":7}"#));
+        assert_eq!(search.unwrap().intent, None);
     }
 
     #[test]
@@ -109,6 +169,10 @@ mod tests {
                 "{error}"
             );
         }
-        assert!(Arguments::read(None).unwrap_err().contains("missing"));
+        assert!(
+            Arguments::read(OwnTool::Search, None)
+                .unwrap_err()
+                .contains("missing")
+        );
     }
 }

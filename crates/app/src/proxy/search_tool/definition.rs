@@ -1,16 +1,22 @@
-//! The definition of the tool for searching, as it stands in lists.
+//! The definitions of the tools of the proxy itself, as they stand in lists.
 
 use riglm_domain::edit::with_member;
 use riglm_domain::protocol::Revision;
 use serde_json::{Value, json};
 
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS};
+use super::own::OwnTool;
 
-/// What a model is told of the tool.
-const DESCRIPTION: &str = "Finds tools by what they do, among all tools of this server, those that \
+/// What a model is told of the tool for searching.
+const SEARCH: &str = "Finds tools by what they do, among all tools of this server, those that \
     its list of tools leaves out included. Say in a few words what has to be done. The answer names \
     the tools that fit best, and every one of them can be called by that name right away, listed or \
     not. Search before you conclude that there is no tool for something.";
+/// What a model is told of the tool that calls others.
+const CALL_TOOL: &str = "Calls a tool of this server that is not in your list, by its name.";
+/// What a model is told of the tool by which it says what it does.
+const SET_CONTEXT: &str = "Say what you are going to do, once at the beginning of a task: the answer \
+    names the tools for it, and those that you need are known later on.";
 
 /// The texts of the definition, the same ones every time.
 #[derive(Debug)]
@@ -19,29 +25,37 @@ pub(super) struct Definitions {
     basic: String,
     /// With `annotations`.
     annotated: String,
-    /// With `title` and `outputSchema` too.
+    /// With `title` too, and with `outputSchema` where it is known what comes out.
     full: String,
 }
 
 impl Definitions {
-    pub(super) fn new(name: &str) -> Self {
+    pub(super) fn new(tool: OwnTool, name: &str) -> Self {
+        let Texts {
+            title,
+            description,
+            input_schema,
+            output_schema,
+            is_reading,
+        } = Texts::of(tool);
         let basic = json!({
             "name": name,
-            "description": DESCRIPTION,
-            "inputSchema": input_schema(),
+            "description": description,
+            "inputSchema": input_schema,
         })
         .to_string();
         let annotations = json!({
-            "readOnlyHint": true,
-            "destructiveHint": false,
-            "idempotentHint": true,
-            "openWorldHint": false,
+            "readOnlyHint": is_reading,
+            "destructiveHint": !is_reading,
+            "idempotentHint": is_reading,
+            "openWorldHint": !is_reading,
         })
         .to_string();
         let annotated = with_member(&basic, "annotations", &annotations);
-        let title = Value::from("Search available tools").to_string();
-        let full = with_member(&annotated, "title", &title);
-        let full = with_member(&full, "outputSchema", &output_schema().to_string());
+        let mut full = with_member(&annotated, "title", &Value::from(title).to_string());
+        if let Some(schema) = output_schema {
+            full = with_member(&full, "outputSchema", &schema.to_string());
+        }
         Self {
             basic,
             annotated,
@@ -59,7 +73,46 @@ impl Definitions {
     }
 }
 
-fn input_schema() -> Value {
+/// What tells the tools apart.
+struct Texts {
+    title: &'static str,
+    description: &'static str,
+    input_schema: Value,
+    output_schema: Option<Value>,
+    /// It changes nothing and speaks with nobody.
+    is_reading: bool,
+}
+
+impl Texts {
+    fn of(tool: OwnTool) -> Self {
+        match tool {
+            OwnTool::Search => Self {
+                title: "Search available tools",
+                description: SEARCH,
+                input_schema: search_schema(),
+                output_schema: Some(output_schema()),
+                is_reading: true,
+            },
+            OwnTool::CallTool => Self {
+                title: "Call a tool",
+                description: CALL_TOOL,
+                input_schema: call_schema(),
+                output_schema: None,
+                // It does whatever the other tool does.
+                is_reading: false,
+            },
+            OwnTool::SetContext => Self {
+                title: "Set context",
+                description: SET_CONTEXT,
+                input_schema: context_schema(),
+                output_schema: Some(output_schema()),
+                is_reading: true,
+            },
+        }
+    }
+}
+
+fn search_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -75,6 +128,35 @@ fn input_schema() -> Value {
                 "maximum": MAX_LIMIT,
                 "description": "The most tools to name",
             },
+        },
+        "required": ["query"],
+    })
+}
+
+fn call_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool"},
+            "arguments": {"type": "object", "description": "Its arguments, as its schema has them"},
+        },
+        "required": ["name"],
+    })
+}
+
+fn context_schema() -> Value {
+    let text = |description: &str| {
+        json!({
+            "type": "string",
+            "maxLength": MAX_QUERY_CHARS,
+            "description": description,
+        })
+    };
+    json!({
+        "type": "object",
+        "properties": {
+            "query": text("What has to be done, in a few words"),
+            "intent": text("What it is for"),
         },
         "required": ["query"],
     })
@@ -128,8 +210,8 @@ fn output_schema() -> Value {
 mod tests {
     use super::*;
 
-    fn keys(revision: &str) -> Vec<String> {
-        let definitions = Definitions::new("n");
+    fn keys(tool: OwnTool, revision: &str) -> Vec<String> {
+        let definitions = Definitions::new(tool, "n");
         let text = definitions.of(Some(&Revision::new(revision)));
         let definition: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
         definition.keys().cloned().collect()
@@ -145,11 +227,30 @@ mod tests {
     #[test]
     fn a_definition_has_what_its_revision_knows() {
         let basic = ["name", "description", "inputSchema"];
-        assert_eq!(keys("2024-11-05"), basic);
         let annotated = [&basic[..], &["annotations"]].concat();
-        assert_eq!(keys("2025-03-26"), annotated);
-        let full = [&annotated[..], &["title", "outputSchema"]].concat();
-        assert_eq!(keys("2025-06-18"), full);
-        assert_eq!(keys("2026-07-28"), full);
+        let titled = [&annotated[..], &["title"]].concat();
+        let full = [&titled[..], &["outputSchema"]].concat();
+        for tool in OwnTool::ALL {
+            assert_eq!(keys(tool, "2024-11-05"), basic);
+            assert_eq!(keys(tool, "2025-03-26"), annotated);
+            let all = if tool == OwnTool::CallTool {
+                &titled
+            } else {
+                &full
+            };
+            assert_eq!(keys(tool, "2025-06-18"), *all);
+            assert_eq!(keys(tool, "2026-07-28"), *all);
+        }
+    }
+
+    #[test]
+    fn only_the_tool_that_calls_others_may_change_anything() {
+        for tool in OwnTool::ALL {
+            let definitions = Definitions::new(tool, "n");
+            let definition: Value = serde_json::from_str(&definitions.full).unwrap();
+            let is_reading = tool != OwnTool::CallTool;
+            assert_eq!(definition["annotations"]["readOnlyHint"], is_reading);
+            assert_eq!(definition["annotations"]["destructiveHint"], !is_reading);
+        }
     }
 }

@@ -1,18 +1,22 @@
 //! What a session remembers of its searches, and what it could call.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use riglm_domain::id::ContextId;
 use riglm_domain::tool::ToolRef;
 
+use super::help::Length;
 use crate::search::Offer;
 
 /// How long a search says what the calls after it are about.
 const CONTEXT_FOR: Duration = Duration::from_mins(10);
 /// The most tools that are remembered as found; beyond it the session begins anew.
 const MAX_FOUND: usize = 5_000;
+/// The most things of which it is remembered that they were said; likewise.
+const MAX_SAID: usize = 1_000;
 
 /// The searches of one session.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ struct State {
     learned: Option<[u8; 32]>,
     found: HashSet<ToolRef>,
     context: Option<(ContextId, Instant)>,
+    /// What was said at full length, by hash.
+    said: HashSet<u64>,
 }
 
 impl SessionSearch {
@@ -85,6 +91,21 @@ impl SessionSearch {
         self.state().found.contains(tool)
     }
 
+    /// Returns at which length something is said: in full the first time.
+    pub(in crate::proxy) fn length_for(&self, what: &impl Hash) -> Length {
+        let mut hasher = DefaultHasher::new();
+        what.hash(&mut hasher);
+        let mut state = self.state();
+        if state.said.len() >= MAX_SAID {
+            state.said.clear();
+        }
+        if state.said.insert(hasher.finish()) {
+            Length::Full
+        } else {
+            Length::Short
+        }
+    }
+
     /// Returns what the last search says of what is done now.
     pub(in crate::proxy) fn context(&self, now: Instant) -> Option<ContextId> {
         let (context, given) = self.state().context?;
@@ -114,6 +135,13 @@ mod tests {
         assert!(search.offer().is_some());
         assert!(search.is_news(&offer));
         assert!(!search.is_news(&offer));
+    }
+
+    #[test]
+    fn something_is_said_in_full_once() {
+        let search = SessionSearch::default();
+        let lengths = ["a", "b", "a"].map(|what| search.length_for(&what));
+        assert_eq!(lengths, [Length::Full, Length::Full, Length::Short]);
     }
 
     #[test]

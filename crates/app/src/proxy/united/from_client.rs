@@ -46,6 +46,7 @@ impl ClientSession {
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
         let invalid = |text: &str| RpcError::new(RpcErrorCode::InvalidRequest, text);
+        let message = self.unwrapped(message);
         if self.is_closed() {
             return self.refuse(&message, session_ended()).await.map(|()| None);
         }
@@ -94,10 +95,13 @@ impl ClientSession {
             return self.work(id, job).map(Some);
         }
         if method == "tools/call"
-            && let Some(tool) = self.searched(&params)
+            && let Some((tools, tool)) = self.own_tool(&params)
         {
-            let tool = Arc::clone(tool);
-            let job = async move { session.search(&tool, &message, own, is_modern).await };
+            let tools = Arc::clone(tools);
+            let job = async move {
+                let tool = (&*tools, tool);
+                session.search(tool, &message, own, is_modern).await
+            };
             return self.work(id, job).map(Some);
         }
         match method {

@@ -19,9 +19,11 @@ use super::directory::{Part, UnitedList};
 use super::from_client::Reply;
 use super::hello::declares;
 use super::list_kind::ListKind;
-use super::search::has_clash;
+use super::search::taken;
 use super::template::Template;
 use super::waiting::Fetched;
+use crate::filtering::Lists;
+use crate::proxy::listing::{Listing, Page};
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_set::Unavailable;
@@ -30,6 +32,8 @@ use crate::search::Offer;
 /// How long an upstream is waited for that could not be reached the last time. Somebody looks
 /// whether it is back.
 const PATIENCE_WITH_FAILING: Duration = Duration::from_millis(50);
+/// How long the list of all upstreams counts as known.
+const FRESH: Duration = Duration::from_secs(5);
 /// The most pages that are fetched of one list of one upstream.
 const MAX_PAGES: usize = 1_000;
 
@@ -41,6 +45,8 @@ pub(super) struct Gathered {
     pub(super) offer: Option<Arc<Offer>>,
     ttl_ms: u64,
     is_public: bool,
+    /// No upstream failed or was too slow.
+    is_complete: bool,
 }
 
 /// What a member said when it was asked for a list.
@@ -64,6 +70,11 @@ impl ClientSession {
         message: &Message,
         is_modern: bool,
     ) -> Reply {
+        if kind == ListKind::Tools
+            && let Some(lists) = self.shared.filter.lists()
+        {
+            return self.chosen_page(lists, message, is_modern).await;
+        }
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
         if kind == ListKind::Tools {
@@ -90,9 +101,11 @@ impl ClientSession {
         if kind == ListKind::Tools
             && is_last
             && let Some(tool) = &self.shared.search_tool
-            && !has_clash(tool, list)
         {
-            page = edit::with_element(&page, tool.definition(self.caller.revision().as_ref()));
+            let revision = self.caller.revision();
+            let definitions = tool.definitions(revision.as_ref(), taken(tool, list));
+            let definitions = definitions.iter();
+            page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
         }
         let mut result = edit::with_member("{}", kind.member(), &page);
         if !is_last {
@@ -111,6 +124,73 @@ impl ClientSession {
             result = edit::with_member(&result, "cacheScope", scope);
         }
         Reply::Result(result)
+    }
+
+    /// Answers a request for tools with a page of the list that is chosen for the caller.
+    async fn chosen_page(
+        self: &Arc<Self>,
+        lists: &Arc<Lists>,
+        message: &Message,
+        is_modern: bool,
+    ) -> Reply {
+        let (offer, ttl_ms) = match self.offered_now(message, is_modern).await {
+            Ok(offered) => offered,
+            Err(error) => return Reply::Error(error),
+        };
+        self.caller.note_listing(lists);
+        let listing = Listing {
+            caller: &self.caller,
+            shared: &self.shared,
+            is_modern,
+        };
+        let row = self.caller.row(&self.shared.recorder).await;
+        let shown = listing.choose(lists, row, &offer).await;
+        let params = message.single().and_then(|part| message.params(part));
+        let cursor = params.and_then(|params| edit::member(params, "cursor"));
+        let cursor = cursor.and_then(unescaped);
+        let n = self.shared.limits.list_page_entries;
+        let page = match Page::of(&shown, cursor.as_deref(), n) {
+            Ok(page) => page,
+            Err(text) => return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text)),
+        };
+        let list = self.united.state().list(ListKind::Tools);
+        let tools = self.shared.search_tool.as_ref();
+        let taken = tools.zip(list).map(|(tools, list)| taken(tools, &list));
+        let tools = listing.tools(&shown, &page, taken.unwrap_or_default());
+        let mut result = edit::with_member("{}", ListKind::Tools.member(), &tools);
+        if let Some(next) = page.next_cursor() {
+            result = edit::with_member(&result, "nextCursor", &next);
+        }
+        if is_modern {
+            result = edit::with_member(&result, "resultType", r#""complete""#);
+            let ttl_ms = shown.ttl_ms(ttl_ms, self.shared.recorder.now());
+            result = edit::with_member(&result, "ttlMs", &ttl_ms.to_string());
+            result = edit::with_member(&result, "cacheScope", r#""private""#);
+        }
+        Reply::Result(result)
+    }
+
+    /// Returns what all upstreams offer, as they said a moment ago or as they say now, and for how
+    /// long it stays so.
+    async fn offered_now(
+        self: &Arc<Self>,
+        message: &Message,
+        is_modern: bool,
+    ) -> Result<(Arc<Offer>, u64), RpcError> {
+        let known = self.caller.search.offer().zip(self.united.gathered());
+        if let Some((offer, (at, ttl_ms))) = known
+            && at.elapsed() < FRESH
+        {
+            return Ok((offer, ttl_ms));
+        }
+        let gathered = self.gather(ListKind::Tools, message, is_modern).await?;
+        let offer = gathered
+            .offer
+            .ok_or_else(|| RpcError::new(RpcErrorCode::UpstreamUnavailable, "nothing is listed"))?;
+        if gathered.is_complete {
+            self.united.note_gathered(gathered.ttl_ms);
+        }
+        Ok((offer, gathered.ttl_ms))
     }
 
     /// Returns the list that a cursor is a place in, and the place.
@@ -143,6 +223,7 @@ impl ClientSession {
                 offer: None,
                 ttl_ms: 0,
                 is_public: false,
+                is_complete: true,
             },
             None => self.gather(kind, message, is_modern).await?,
         };
@@ -230,16 +311,17 @@ impl ClientSession {
             .unite(kind, self.shared.naming, &parts);
         let page_entries = self.shared.limits.list_page_entries;
         self.united.state().note_list(kind, &list, page_entries);
-        let search_tool = self.shared.search_tool.as_ref();
-        let offer = search_tool.filter(|_| kind == ListKind::Tools).map(|tool| {
+        let is_offered = self.shared.search_tool.is_some() || self.shared.filter.lists().is_some();
+        let offer = (kind == ListKind::Tools && is_offered).then(|| {
             let is_complete = n_failed + n_late == 0;
-            self.know(tool, &members, &list, (is_complete, epoch))
+            self.know(&members, &list, (is_complete, epoch))
         });
         Ok(Gathered {
             list,
             offer,
             ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
             is_public: is_public && n_failed == 0 && !members.is_empty(),
+            is_complete: n_failed + n_late == 0,
         })
     }
 

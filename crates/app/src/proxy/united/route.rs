@@ -172,10 +172,11 @@ impl ClientSession {
                 let message = renamed(message, params, place, &own);
                 return self.ask_owner(&member, &message, method, behalf).await;
             }
-            return Reply::Error(RpcError::new(
-                RpcErrorCode::InvalidParams,
-                format!("no upstream has anything named {name:?}"),
-            ));
+            let mut text = format!("no upstream has anything named {name:?}");
+            if let Some(help) = self.help_with_name(method, &name) {
+                text = format!("{text}. {help}");
+            }
+            return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text));
         }
         if matches!(method, "tools/call" | "prompts/get") {
             return Reply::Error(RpcError::new(

@@ -1,4 +1,5 @@
-//! Searching for tools in front of several upstreams: over what all of them list.
+//! Calls of the tools of the proxy itself in front of several upstreams: searches are made over what
+//! all of them list.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,25 +12,42 @@ use super::directory::UnitedList;
 use super::from_client::Reply;
 use super::list_kind::ListKind;
 use super::route::Target;
+use crate::proxy::listing::Listing;
 use crate::proxy::member::Member;
 use crate::proxy::relay::params::RequestParams;
-use crate::proxy::search_tool::{Asking, SearchTool, server_text};
+use crate::proxy::search_tool::help::unknown;
+use crate::proxy::search_tool::{
+    Asking, OwnTool, SearchTool, Taken, Unwrapped, failure, server_text,
+};
 use crate::proxy::session::ClientSession;
 use crate::search::{Offer, ServerText};
 
 impl ClientSession {
-    /// Returns the tool for searching if a call with these parameters is one of it.
-    pub(super) fn searched(&self, params: &RequestParams<'_>) -> Option<&Arc<SearchTool>> {
-        let tool = self.shared.search_tool.as_ref()?;
-        let is_named = params.name().is_some_and(|name| name == tool.name());
-        is_named.then_some(tool)
+    /// Returns the tool of the proxy itself that a call with these parameters is one of.
+    pub(super) fn own_tool(
+        &self,
+        params: &RequestParams<'_>,
+    ) -> Option<(&Arc<SearchTool>, OwnTool)> {
+        let tools = self.shared.search_tool.as_ref()?;
+        Some((tools, tools.named(&params.name()?)?))
     }
 
-    /// Answers a call of the tool for searching, or has it answered by the upstream whose tool is
-    /// shown under that name.
+    /// Returns the call that a message stands for, where that can be told at once; any other message
+    /// as it is.
+    pub(super) fn unwrapped(&self, message: Message) -> Message {
+        let Some(tools) = &self.shared.search_tool else {
+            return message;
+        };
+        let offer = || self.caller.search.offer();
+        let call = tools.call_in(&message, Taken::default(), offer);
+        call.unwrap_or(message)
+    }
+
+    /// Answers a call of a tool of the proxy itself, or has it answered by the upstream whose tool is
+    /// shown under that name. A call that stands for another is answered as that one is.
     pub(super) async fn search(
         self: &Arc<Self>,
-        tool: &SearchTool,
+        (tools, own): (&SearchTool, OwnTool),
         message: &Message,
         id: RequestId,
         is_modern: bool,
@@ -43,37 +61,90 @@ impl ClientSession {
             },
         };
         let listed = self.united.state().list(ListKind::Tools);
-        if listed.is_some_and(|list| has_clash(tool, &list)) {
-            let behalf = Behalf {
-                request: Some(id.clone()),
-                listen: None,
+        let taken = listed.map_or_else(Taken::default, |list| taken(tools, &list));
+        if taken.has(own) {
+            return self.pass_call(message, id).await;
+        }
+        let params_of = |message: &Message| {
+            let part = message.single();
+            part.and_then(|part| message.params(part))
+                .map(str::to_owned)
+        };
+        let mut called = (own, params_of(message));
+        if own == OwnTool::CallTool {
+            let offer = offer.as_deref().ok();
+            let params = match tools.unwrapped(called.1.as_deref(), offer).await {
+                Unwrapped::Call(params) => params,
+                Unwrapped::Wrong(problem) => return Reply::Result(failure(is_modern, &problem)),
             };
-            return match self.target("tools/call", message) {
-                Target::Member(member, message) => {
-                    self.ask_owner(&member, &message, "tools/call", behalf)
-                        .await
-                }
-                Target::Unknown => self.find_and_send(message, id).await,
+            let inner = RequestParams::read(Some(&params)).name();
+            let inner = inner.and_then(|name| tools.named(&name));
+            let Some(inner) = inner.filter(|inner| !taken.has(*inner)) else {
+                let call = message.with_params(&params).without_param_headers();
+                return self.pass_call(&call, id).await;
             };
+            called = (inner, Some(params));
         }
         let asking = Asking {
             caller: &self.caller,
             shared: &self.shared,
             hints: message.hints(),
+            recorder: &self.shared.recorder,
+            intents: self.shared.intents.as_deref(),
             is_modern,
+            shown: self.listing(is_modern).current().await,
             received,
             received_at,
         };
-        let part = message.single();
-        let params = RequestParams::read(part.and_then(|part| message.params(part)));
-        Reply::Result(tool.answer(&asking, params.arguments(), offer).await)
+        let arguments = RequestParams::read(called.1.as_deref()).arguments();
+        let result = tools.answer(&asking, (called.0, arguments), offer).await;
+        if let Some(member) = self.members().first() {
+            member.relay.review_list(is_modern);
+        }
+        Reply::Result(result)
+    }
+
+    fn listing(&self, is_modern: bool) -> Listing<'_> {
+        Listing {
+            caller: &self.caller,
+            shared: &self.shared,
+            is_modern,
+        }
+    }
+
+    /// Has a call answered by the upstream whose tool it names.
+    async fn pass_call(self: &Arc<Self>, message: &Message, id: RequestId) -> Reply {
+        let behalf = Behalf {
+            request: Some(id.clone()),
+            listen: None,
+        };
+        match self.target("tools/call", message) {
+            Target::Member(member, message) => {
+                self.ask_owner(&member, &message, "tools/call", behalf)
+                    .await
+            }
+            Target::Unknown => self.find_and_send(message, id).await,
+        }
+    }
+
+    /// Returns what helps a client that calls a tool which nobody has, where lists may leave tools
+    /// out.
+    pub(super) fn help_with_name(&self, method: &str, name: &str) -> Option<String> {
+        let tools = self.shared.search_tool.as_ref()?;
+        let offer = self
+            .caller
+            .search
+            .offer()
+            .filter(|_| method == "tools/call")?;
+        let search = tools.name(OwnTool::Search)?;
+        let length = self.caller.search.length_for(&("name", name));
+        Some(unknown(name, &offer, search, length))
     }
 
     /// Makes what a list offers known, for this session and, of a list that has everything, to the
     /// search.
     pub(super) fn know(
         &self,
-        tool: &SearchTool,
         members: &[Arc<Member>],
         list: &UnitedList,
         (is_complete, epoch): (bool, u64),
@@ -85,23 +156,32 @@ impl ClientSession {
         });
         let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
         let lists = [list.version().as_bytes()];
-        let offer = tool.offers.get(&lists, servers, |servers| {
+        let offer = self.shared.offers.get(&lists, servers, |servers| {
             Offer::new(list.offered(), servers)
         });
         self.caller.search.note_offer(&offer, epoch);
-        if is_complete && self.caller.search.is_news(&offer) {
+        if let Some(tool) = &self.shared.search_tool
+            && is_complete
+            && self.caller.search.is_news(&offer)
+        {
             tool.service.learn_offer(&offer);
         }
         offer
     }
 }
 
-/// Returns whether an upstream's tool is shown under the name of the tool for searching, which is
+/// Returns the tools of the proxy itself under whose names a list shows tools of upstreams, which are
 /// left out then.
-pub(super) fn has_clash(tool: &SearchTool, list: &UnitedList) -> bool {
-    let owner = list.owner(tool.name());
-    if let Some(owner) = owner {
-        tool.warn_of_clash(&owner.upstream);
+pub(super) fn taken(tools: &SearchTool, list: &UnitedList) -> Taken {
+    let mut all = Taken::default();
+    for own in OwnTool::ALL {
+        let owner = tools.name(own).and_then(|name| list.owner(name));
+        if let Some(owner) = owner {
+            let mut taken = Taken::default();
+            taken.add(own);
+            tools.warn_of_clash(&owner.upstream, taken);
+            all = all.and(taken);
+        }
     }
-    owner.is_some()
+    all
 }

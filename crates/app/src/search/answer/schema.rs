@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 /// Returns the schema of the arguments that stands in a definition, without spaces between its
 /// tokens; `None` of one that has more than `max_bytes` then.
-pub(super) fn input_schema(definition: &str, max_bytes: u64) -> Option<Box<RawValue>> {
+pub(crate) fn input_schema(definition: &str, max_bytes: u64) -> Option<Box<RawValue>> {
     let schema = member(definition, "inputSchema").filter(|schema| schema.starts_with('{'))?;
     RawValue::from_string(compact(schema, max_bytes)?).ok()
 }

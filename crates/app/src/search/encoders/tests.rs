@@ -257,6 +257,7 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
         query,
         limit: None,
         offer: Arc::clone(&offer),
+        shown: None,
     };
     search.search(ask("first".into())).await;
     search.settle().await;

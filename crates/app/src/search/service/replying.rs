@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use riglm_domain::embedding::Embedding;
+use riglm_domain::id::SessionId;
+use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{Hit, Past, Query, ToolIndex, grade};
 use riglm_domain::search::ScoredTool;
 
 use super::Shared;
+use super::fitting::fits_of;
 use crate::learning::Intent;
 use crate::search::ahead::ahead;
 use crate::search::alike::Group;
@@ -30,9 +33,10 @@ impl Shared {
     /// Ranks the tools and writes the answer.
     pub(super) fn reply(&self, asked: &Asked) -> SearchReply {
         let call = &asked.call;
-        let hits = self.rank(call, &asked.query, &asked.prepared.index());
+        let whose = (&call.principal, call.session);
+        let hits = self.rank(whose, &asked.query, &asked.prepared.index());
         let (_, quality) = grade(&hits, &self.rules.quality);
-        let fits: Vec<(usize, f64)> = hits.iter().map(|hit| (hit.position, hit.score)).collect();
+        let fits = fits_of(&hits);
         let mut judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
         if call.offer.is_partial() {
             let n_tools = call.offer.tools().len();
@@ -43,9 +47,14 @@ impl Shared {
     }
 
     /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
-    fn rank(&self, call: &SearchCall, query: &Query, index: &ToolIndex) -> Vec<Hit> {
+    pub(super) fn rank(
+        &self,
+        (principal, session): (&Principal, SessionId),
+        query: &Query,
+        index: &ToolIndex,
+    ) -> Vec<Hit> {
         let memories = &self.memories;
-        memories.with_history(&call.principal, call.session, |history, session_tools| {
+        memories.with_history(principal, session, |history, session_tools| {
             let past = history.map(|history| Past {
                 history,
                 session_tools,

@@ -132,6 +132,7 @@ fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
         query: query.into(),
         limit: None,
         offer: Arc::clone(offer),
+        shown: None,
     }
 }
 
@@ -512,4 +513,39 @@ async fn a_query_of_a_megabyte_is_read_as_far_as_it_goes() {
     let long = format!("read the file {}", "x ".repeat(500_000));
     let reply = search.search(call(&long, &offer())).await;
     assert_eq!(names(&reply)[0], "read_file");
+}
+
+#[tokio::test]
+async fn tools_fit_a_text_as_they_do_for_a_search_of_it() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let offer = offer();
+    let fit = async |text: &str| {
+        let whose = (&Principal::local(), session(1));
+        search.fits(&offer, text, whose).await
+    };
+    let by_words = fit("read a file").await;
+    assert_eq!(by_words.fits.first().map(|(at, _)| *at), Some(0));
+    assert_eq!(by_words.vector, None, "nothing was embedded so far");
+    search.settle().await;
+    let by_meaning = fit("will there be rain").await;
+    assert_eq!(by_meaning.fits.first().map(|(at, _)| *at), Some(2));
+    assert!(by_meaning.vector.is_some());
+    assert!(
+        by_meaning
+            .fits
+            .is_sorted_by(|(_, one), (_, other)| one >= other)
+    );
+    assert_eq!(by_meaning.intent("rain").fits, by_meaning.fits);
+    assert_eq!(fit(" ").await, TextFit::default());
+}
+
+#[tokio::test]
+async fn a_text_that_nobody_searched_for_leaves_no_memory() {
+    let search = search(None);
+    let offer = offer();
+    let whose = (&Principal::local(), session(1));
+    search.fits(&offer, "send a letter", whose).await;
+    let reply = search.search(call("send a letter", &offer)).await;
+    assert!(!reply.was_cached);
 }

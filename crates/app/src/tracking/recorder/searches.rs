@@ -1,4 +1,4 @@
-//! The rows of searches for tools, and of what they say about what a client is doing.
+//! The rows of searches for tools, and of what is said about what a client is doing.
 
 use std::time::Duration;
 
@@ -13,13 +13,16 @@ use riglm_domain::search::{ScoredTool, Search, SearchQuality};
 
 use super::{MAX_STORED_BYTES, Recorder, RecordingPolicy, micros};
 
-/// What the rows of a search are made of.
+/// What the rows of a search are made of, or of a text by which a client says what it does and that
+/// is answered as a search is.
 #[derive(Debug)]
 pub struct SearchDetails<'a> {
     /// The session that searched.
     pub session: SessionId,
     /// Whose session that is.
     pub principal: &'a Principal,
+    /// Whether it was a search.
+    pub source: ContextSource,
     /// What was searched for.
     pub query: &'a str,
     /// When it was received.
@@ -35,8 +38,8 @@ pub struct SearchDetails<'a> {
 }
 
 impl Recorder {
-    /// Records a search that was answered, and what it says about what the client is doing. Returns
-    /// the identity of the latter; `None` where nothing is recorded.
+    /// Records a search that was answered, and what it says about what the client is doing; of other
+    /// texts only the latter. Returns the identity of that; `None` where nothing is recorded.
     pub async fn searched(&self, details: SearchDetails<'_>) -> Option<ContextId> {
         if self.options.policy == RecordingPolicy::Off {
             return None;
@@ -51,13 +54,17 @@ impl Recorder {
             id: ContextId::new(searched_at, self.entropy.next()),
             session: details.session,
             principal: details.principal.clone(),
-            source: ContextSource::Search,
+            source: details.source,
             given_at: searched_at,
             text_hash: query_hash,
             text: query.clone(),
             embedding: details.embedding,
         };
         let id = context.id;
+        if details.source != ContextSource::Search {
+            let is_known = self.append(&Record::ContextGiven(context)).await;
+            return is_known.then_some(id);
+        }
         let search = Search {
             id: SearchId::new(searched_at, self.entropy.next()),
             session: details.session,

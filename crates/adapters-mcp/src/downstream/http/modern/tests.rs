@@ -110,6 +110,7 @@ impl Scene {
             filter: ListFilter::new(None),
             limits: Limits::default(),
             search: None,
+            intents: None,
             next_tools: None,
             work_sessions: None,
             tools: MetaTools::default(),

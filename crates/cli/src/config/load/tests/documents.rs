@@ -114,6 +114,10 @@ fn section_of(line: &str) -> Option<&str> {
         .trim_start_matches("# ")
         .strip_prefix('[')?
         .strip_suffix(']')?;
+    let entry = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let name = entry.unwrap_or(name);
     (!name.contains(['[', ' '])).then_some(name)
 }
 
@@ -175,6 +179,8 @@ fn example_and_documentation_have_the_same_keys() {
 fn keys_of_the_code(section: &str) -> Vec<String> {
     let heading = if section.is_empty() {
         String::new()
+    } else if ["filtering.clients", "filtering.pools"].contains(&section) {
+        format!("[[{section}]]\n")
     } else {
         format!("[{section}]\n")
     };
@@ -210,6 +216,9 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "storage.postgres",
         "recording",
         "filtering",
+        "filtering.clients",
+        "filtering.pools",
+        "filtering.costs",
         "search",
         "search.encoder",
         "prediction",

@@ -8,7 +8,8 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
         (
             "[filtering]\nstratgey = \"none\"\n",
             "riglm.toml: filtering.stratgey: unknown field `stratgey`, expected one of `enabled`, \
-             `strategy`, `min_tools`, `max_tools`, `allow`, `deny`",
+             `strategy`, `policy`, `min_tools`, `max_tools`, `token_budget`, `epoch`, `coverage`, \
+             `gate_writes`, `pins`, `bans`, `allow`, `deny`, `clients`, `pools`, `costs`",
         ),
         (
             "[filtering]\nstrategy = \"magic\"\n",

@@ -1,0 +1,416 @@
+//! What sessions did that lists are judged by.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::invocation::ToolSource;
+use riglm_domain::list_account::{ListActivity, ListTokens, MadeCall, MadeSearch, SeenList};
+use riglm_domain::tool::ToolRef;
+use riglm_ports::analytics::{ListActivityRepository, StoreError};
+use serde::{Deserialize, Serialize};
+
+use super::tool_set;
+use crate::database::{Database, Statement};
+use crate::store::Store;
+use crate::value::Micros;
+
+const SESSIONS_SINCE: Statement = Statement {
+    table: "sessions",
+    sqlite: "
+        SELECT json_array(hex(id))
+        FROM sessions
+        WHERE started_at >= ?1 ->> 0
+        ORDER BY started_at DESC, id DESC
+        LIMIT ?1 ->> 1",
+    postgres: "
+        SELECT json_build_array(id)::text
+        FROM sessions
+        WHERE started_at >= ($1::jsonb ->> 0)::bigint
+        ORDER BY started_at DESC, id DESC
+        LIMIT ($1::jsonb ->> 1)::bigint",
+};
+
+/// A statement that reads the newest rows that fit a condition, oldest first: for each session or
+/// altogether. Parameters: sessions, limit, and those of the condition.
+macro_rules! newest {
+    (
+        $table:literal,
+        $columns:literal,
+        ($partition:literal, $order:literal),
+        [$sqlite:literal, $sqlite_condition:expr],
+        [$postgres:literal, $postgres_condition:expr]
+    ) => {
+        Statement {
+            table: $table,
+            sqlite: concat!(
+                "SELECT json_array(",
+                $sqlite,
+                ") FROM (SELECT ",
+                $columns,
+                ", row_number() OVER (",
+                $partition,
+                " ORDER BY ",
+                $order,
+                ") AS place FROM ",
+                $table,
+                " WHERE ",
+                $sqlite_condition,
+                ") WHERE place <= ?1 ->> 1 ORDER BY place DESC"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(",
+                $postgres,
+                ")::text FROM (SELECT ",
+                $columns,
+                ", row_number() OVER (",
+                $partition,
+                " ORDER BY ",
+                $order,
+                ") AS place FROM ",
+                $table,
+                " WHERE ",
+                $postgres_condition,
+                ") AS fitting WHERE place <= ($1::jsonb ->> 1)::bigint ORDER BY place DESC"
+            ),
+        }
+    };
+}
+
+macro_rules! newest_calls {
+    ($partition:literal, $sqlite_condition:expr, $postgres_condition:expr) => {
+        newest!(
+            "invocations",
+            "id, session, started_at, upstream, tool, source",
+            ($partition, "id DESC"),
+            [
+                "hex(session), started_at, upstream, tool, source",
+                $sqlite_condition
+            ],
+            [
+                "session, started_at, upstream, tool, source",
+                $postgres_condition
+            ]
+        )
+    };
+}
+
+macro_rules! newest_searches {
+    ($partition:literal, $sqlite_condition:expr, $postgres_condition:expr) => {
+        newest!(
+            "searches",
+            "id, session, searched_at, results",
+            ($partition, "id DESC"),
+            [
+                "hex(session), searched_at, json_array_length(results)",
+                $sqlite_condition
+            ],
+            [
+                "session, searched_at, json_array_length(results::json)",
+                $postgres_condition
+            ]
+        )
+    };
+}
+
+macro_rules! newest_lists {
+    ($partition:literal, $sqlite_condition:expr, $postgres_condition:expr) => {
+        newest!(
+            "lists_shown",
+            "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens",
+            ($partition, "shown_at DESC, session DESC"),
+            [
+                "hex(session), shown_at, policy, tool_set, n_available, shown_tokens,
+                available_tokens",
+                $sqlite_condition
+            ],
+            [
+                "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens",
+                $postgres_condition
+            ]
+        )
+    };
+}
+
+macro_rules! sqlite_sessions {
+    () => {
+        "session IN (SELECT unhex(value, '-') FROM json_each(?1 -> 0))"
+    };
+}
+
+macro_rules! postgres_sessions {
+    () => {
+        "session = ANY (ARRAY(
+            SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0)))"
+    };
+}
+
+/// What sessions did, each by itself.
+const OF_SESSIONS: Statements = Statements {
+    calls: newest_calls!(
+        "PARTITION BY session",
+        concat!("continues IS NULL AND ", sqlite_sessions!()),
+        concat!("continues IS NULL AND ", postgres_sessions!())
+    ),
+    searches: newest_searches!(
+        "PARTITION BY session",
+        sqlite_sessions!(),
+        postgres_sessions!()
+    ),
+    lists: newest_lists!(
+        "PARTITION BY session",
+        sqlite_sessions!(),
+        postgres_sessions!()
+    ),
+};
+
+/// What a work session did. Parameters beside the sessions and the limit: the work session, its
+/// beginning, its last activity.
+const OF_WORK_SESSION: Statements = Statements {
+    calls: newest_calls!(
+        "",
+        "continues IS NULL AND work_session = unhex(?1 ->> 2, '-')",
+        "continues IS NULL AND work_session = ($1::jsonb ->> 2)::uuid"
+    ),
+    searches: newest_searches!(
+        "",
+        concat!(
+            "searched_at BETWEEN ?1 ->> 3 AND ?1 ->> 4 AND ",
+            sqlite_sessions!()
+        ),
+        concat!(
+            "searched_at BETWEEN ($1::jsonb ->> 3)::bigint AND ($1::jsonb ->> 4)::bigint AND ",
+            postgres_sessions!()
+        )
+    ),
+    lists: newest_lists!(
+        "",
+        concat!(
+            "shown_at <= ?1 ->> 4 AND shown_at >= coalesce(
+                (SELECT max(shown_at) FROM lists_shown WHERE shown_at <= ?1 ->> 3 AND ",
+            sqlite_sessions!(),
+            "), ?1 ->> 3) AND ",
+            sqlite_sessions!()
+        ),
+        concat!(
+            "shown_at <= ($1::jsonb ->> 4)::bigint AND shown_at >= coalesce(
+                (SELECT max(shown_at) FROM lists_shown
+                WHERE shown_at <= ($1::jsonb ->> 3)::bigint AND ",
+            postgres_sessions!(),
+            "), ($1::jsonb ->> 3)::bigint) AND ",
+            postgres_sessions!()
+        )
+    ),
+};
+
+/// The connections of a work session that called, with their first and last call. Parameters: the
+/// work session, limit.
+const CONNECTIONS: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(hex(session), min(started_at), max(started_at))
+        FROM invocations
+        WHERE work_session = unhex(?1 ->> 0, '-')
+        GROUP BY session
+        ORDER BY max(id) DESC
+        LIMIT ?1 ->> 1",
+    postgres: "
+        SELECT json_build_array(session, min(started_at), max(started_at))::text
+        FROM invocations
+        WHERE work_session = ($1::jsonb ->> 0)::uuid
+        GROUP BY session
+        ORDER BY max(id::text) DESC
+        LIMIT ($1::jsonb ->> 1)::bigint",
+};
+
+const WORK_SESSIONS: Statement = Statement {
+    table: "invocations",
+    sqlite: concat!(
+        "SELECT json_array(hex(session), hex(work_session))
+        FROM invocations
+        WHERE work_session IS NOT NULL AND ",
+        sqlite_sessions!(),
+        " GROUP BY session, work_session"
+    ),
+    postgres: concat!(
+        "SELECT json_build_array(session, work_session)::text
+        FROM invocations
+        WHERE work_session IS NOT NULL AND ",
+        postgres_sessions!(),
+        " GROUP BY session, work_session"
+    ),
+};
+
+const SPAN: Statement = Statement {
+    table: "work_sessions",
+    sqlite: "
+        SELECT json_array(started_at, last_active_at)
+        FROM work_sessions
+        WHERE id = unhex(?1 ->> 0, '-')",
+    postgres: "
+        SELECT json_build_array(started_at, last_active_at)::text
+        FROM work_sessions
+        WHERE id = ($1::jsonb ->> 0)::uuid",
+};
+
+struct Statements {
+    calls: Statement,
+    searches: Statement,
+    lists: Statement,
+}
+
+impl Statements {
+    /// Returns what was read, each row with its session.
+    async fn read(
+        &self,
+        database: &Database,
+        parameter: &(impl Serialize + Sync),
+    ) -> Result<Found, StoreError> {
+        let calls: Vec<CallRow> = database.rows(&self.calls, parameter).await?;
+        let searches: Vec<SearchRow> = database.rows(&self.searches, parameter).await?;
+        let lists: Vec<ListRow> = database.rows(&self.lists, parameter).await?;
+        let sets: BTreeSet<&String> = lists.iter().map(|ListRow(_, _, _, set, ..)| set).collect();
+        let sets = tool_set::read(database, &sets).await?;
+        let lists = lists.into_iter().filter_map(|row| {
+            let ListRow(session, at, policy, set, n_available, shown, available) = row;
+            let tokens = shown.zip(available);
+            let list = SeenList {
+                at: at.0,
+                policy,
+                // A set is missing only in a damaged database.
+                tools: sets.get(&set)?.clone(),
+                n_available,
+                tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
+            };
+            Some((session, list))
+        });
+        Ok(Found {
+            lists: lists.collect(),
+            calls: calls.into_iter().map(CallRow::made).collect(),
+            searches: searches.into_iter().map(SearchRow::made).collect(),
+        })
+    }
+}
+
+struct Found {
+    lists: Vec<(SessionId, SeenList)>,
+    calls: Vec<(SessionId, MadeCall)>,
+    searches: Vec<(SessionId, MadeSearch)>,
+}
+
+#[async_trait]
+impl ListActivityRepository for Store {
+    async fn sessions_since(
+        &self,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SessionId>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (Micros(since), limit);
+        let newest: Vec<(SessionId,)> = database.rows(&SESSIONS_SINCE, &parameter).await?;
+        Ok(newest.into_iter().rev().map(|(id,)| id).collect())
+    }
+
+    async fn work_sessions_of(
+        &self,
+        sessions: &[SessionId],
+    ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
+        let database = self.database().await?;
+        let pairs: Vec<(SessionId, WorkSessionId)> =
+            database.rows(&WORK_SESSIONS, &[sessions]).await?;
+        let mut of: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (session, work_session) in pairs {
+            of.entry(session).or_default().insert(work_session);
+        }
+        Ok(of)
+    }
+
+    async fn list_activities(
+        &self,
+        sessions: &[SessionId],
+        limit: u32,
+    ) -> Result<BTreeMap<SessionId, ListActivity>, StoreError> {
+        let database = self.database().await?;
+        let found = OF_SESSIONS.read(database, &(sessions, limit)).await?;
+        let nothing = |id: &SessionId| (*id, ListActivity::default());
+        let mut activities: BTreeMap<_, _> = sessions.iter().map(nothing).collect();
+        for (session, list) in found.lists {
+            activities.entry(session).or_default().lists.push(list);
+        }
+        for (session, call) in found.calls {
+            activities.entry(session).or_default().calls.push(call);
+        }
+        for (session, search) in found.searches {
+            activities.entry(session).or_default().searches.push(search);
+        }
+        Ok(activities)
+    }
+
+    async fn list_activity_of(
+        &self,
+        work_session: WorkSessionId,
+        limit: u32,
+    ) -> Result<ListActivity, StoreError> {
+        let database = self.database().await?;
+        let over: Vec<(SessionId, i64, i64)> =
+            database.rows(&CONNECTIONS, &(work_session, limit)).await?;
+        let span: Option<(i64, i64)> = database.row(&SPAN, &[work_session]).await?;
+        let spans = (over.iter().map(|(_, from, to)| (*from, *to))).chain(span);
+        let whole = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        let Some((from, to)) = whole else {
+            return Ok(ListActivity::default());
+        };
+        let sessions: Vec<SessionId> = over.into_iter().map(|(session, ..)| session).collect();
+        let parameter = (sessions, limit, work_session, from, to);
+        let found = OF_WORK_SESSION.read(database, &parameter).await?;
+        Ok(ListActivity {
+            lists: found.lists.into_iter().map(|(_, list)| list).collect(),
+            calls: found.calls.into_iter().map(|(_, call)| call).collect(),
+            searches: (found.searches.into_iter())
+                .map(|(_, search)| search)
+                .collect(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct CallRow(SessionId, Micros, UpstreamName, ToolName, ToolSource);
+
+impl CallRow {
+    fn made(self) -> (SessionId, MadeCall) {
+        let Self(session, at, upstream, tool, source) = self;
+        let call = MadeCall {
+            at: at.0,
+            tool: ToolRef { upstream, tool },
+            source,
+        };
+        (session, call)
+    }
+}
+
+#[derive(Deserialize)]
+struct SearchRow(SessionId, Micros, u64);
+
+impl SearchRow {
+    fn made(self) -> (SessionId, MadeSearch) {
+        let Self(session, at, n_results) = self;
+        let search = MadeSearch {
+            at: at.0,
+            n_results,
+            answer_tokens: None,
+        };
+        (session, search)
+    }
+}
+
+#[derive(Deserialize)]
+struct ListRow(
+    SessionId,
+    Micros,
+    String,
+    String,
+    u64,
+    Option<u64>,
+    Option<u64>,
+);

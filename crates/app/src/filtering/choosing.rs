@@ -1,0 +1,298 @@
+//! The choice: of what is predicted; where that cannot be, of what was frequent; else the default
+//! pool; else everything.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::id::SessionId;
+use riglm_domain::invocation::CallSession;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason};
+use riglm_domain::listing::{
+    Candidates, Choice, Decision, Evidence, Focus, ListPolicyName, ReadOnly, Standing, WhyAll,
+    choose, decide, focused,
+};
+use riglm_domain::prediction::Band;
+use riglm_domain::retrieval::words;
+use riglm_domain::tool::ToolRef;
+
+use super::ask::ListAsk;
+use super::lists::Lists;
+use super::marks::{Mark, fits_any};
+use super::options::Pool;
+use super::sizes::Sizes;
+use crate::learning::{Intent, Prediction, SessionView};
+use crate::search::{Offer, OfferedTool};
+
+/// How long the store may take to say what was frequent.
+const FREQUENCY_DEADLINE: Duration = Duration::from_millis(200);
+/// How far back that goes.
+const FREQUENCY_DAYS: i64 = 30;
+
+/// What was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// The positions of the tools, ascending.
+    pub(super) tools: Vec<usize>,
+    pub(super) mode: SelectionMode,
+    pub(super) reason: Option<SelectionReason>,
+    pub(super) search_first: bool,
+}
+
+/// The tools of an offer as candidates of a list.
+struct OfferCandidates<'a> {
+    tools: &'a [OfferedTool],
+    marks: &'a [Mark],
+    kept: &'a HashSet<ToolRef>,
+    sizes: &'a Sizes,
+}
+
+impl Candidates for OfferCandidates<'_> {
+    fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    fn standing(&self, position: usize) -> Standing {
+        match self.marks.get(position) {
+            Some(Mark::Exclude) => Standing::Banned,
+            Some(Mark::Include | Mark::Pin) => Standing::Kept,
+            _ if self.kept.contains(&self.tools[position].tool) => Standing::Kept,
+            _ => Standing::Free,
+        }
+    }
+
+    fn tokens(&self, position: usize) -> u64 {
+        self.sizes.of(&self.tools[position].definition)
+    }
+}
+
+impl Lists {
+    /// Chooses the tools of a list. What is `kept` is among them whatever is predicted.
+    pub(super) async fn choose(
+        &self,
+        policy: ListPolicyName,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        kept: &HashSet<ToolRef>,
+        marks: &[Mark],
+    ) -> Chosen {
+        let tools = offer.tools();
+        let options = &self.options;
+        let candidates = OfferCandidates {
+            tools,
+            marks,
+            kept,
+            sizes: &self.sizes,
+        };
+        if tools.len() <= options.bounds.min_tools {
+            return all(SelectionReason::SmallCatalog);
+        }
+        let learned = self.next_tools.as_ref().filter(|next| next.has_learned());
+        if learned.is_none() {
+            return self.pool_or_all(ask, &candidates, SelectionReason::NothingLearned);
+        }
+        let Some(prediction) = self.predict(ask, offer) else {
+            return self.frequent_or_pool(ask, offer, &candidates).await;
+        };
+        let band = prediction.confidence(options.bounds.max_tools).band;
+        let ranked = ranking(&prediction);
+        let some = |choice: Choice| Chosen {
+            tools: choice.shown,
+            mode: SelectionMode::Prediction,
+            reason: None,
+            search_first: band == Band::SearchProminent,
+        };
+        if policy == ListPolicyName::Hints {
+            if band == Band::ShowAll {
+                return all(SelectionReason::ColdStart);
+            }
+            let bounds = &options.bounds;
+            return some(choose(&candidates, &ranked, bounds, Some(&options.prices)));
+        }
+        let evidence = Evidence {
+            ranked: &ranked,
+            band,
+            all_tokens: self.sizes.total(offer),
+        };
+        match decide(&candidates, &evidence, &options.bounds, &options.prices) {
+            Decision::Some(choice) => {
+                self.warn_of_budget(&choice);
+                some(choice)
+            }
+            Decision::All(WhyAll::NotPaying) => all(SelectionReason::NotPaying),
+            Decision::All(WhyAll::ColdStart) => {
+                self.pool_or_all(ask, &candidates, SelectionReason::ColdStart)
+            }
+        }
+    }
+
+    /// Returns what the session needs next; `None` where that cannot be said because the predictor
+    /// failed, or there is none.
+    pub(super) fn predict(&self, ask: &ListAsk<'_>, offer: &Offer) -> Option<Prediction> {
+        let next_tools = self.next_tools.as_ref()?;
+        let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
+        // A list that sessions share is the same whoever of them asks first.
+        let intent = ask.intent.filter(|_| !ask.is_modern);
+        let view = SessionView {
+            session: live_session(ask),
+            principal: ask.principal,
+            client: if ask.is_modern { "" } else { ask.client },
+            intent: intent.map(|intent| Intent {
+                text: &intent.text,
+                fits: &intent.fits,
+                vector: intent.vector.as_ref(),
+            }),
+            now: ask.now,
+        };
+        let prediction = next_tools.predict(&view, &tools);
+        prediction.fallback.is_none().then_some(prediction)
+    }
+
+    async fn frequent_or_pool(
+        &self,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        candidates: &OfferCandidates<'_>,
+    ) -> Chosen {
+        let ranked = self.frequent(ask, offer).await;
+        if ranked.is_empty() {
+            return self.pool_or_all(ask, candidates, SelectionReason::PredictorFailed);
+        }
+        let evidence = Evidence {
+            ranked: &ranked,
+            band: Band::SearchProminent,
+            all_tokens: self.sizes.total(offer),
+        };
+        let options = &self.options;
+        match decide(candidates, &evidence, &options.bounds, &options.prices) {
+            Decision::Some(choice) => Chosen {
+                tools: choice.shown,
+                mode: SelectionMode::Frequency,
+                reason: Some(SelectionReason::PredictorFailed),
+                search_first: true,
+            },
+            Decision::All(_) => all(SelectionReason::PredictorFailed),
+        }
+    }
+
+    /// Returns the tools that the principal called lately, with their shares of the calls, the most
+    /// frequent first; none where the store does not say in time.
+    async fn frequent(&self, ask: &ListAsk<'_>, offer: &Offer) -> Vec<(usize, f64)> {
+        let Some(stores) = &self.stores else {
+            return Vec::new();
+        };
+        let since = ask.now - jiff::SignedDuration::from_hours(24 * FREQUENCY_DAYS);
+        let asked = stores.usage.frequencies(Some(ask.principal), since);
+        let Ok(Ok(counts)) = tokio::time::timeout(FREQUENCY_DEADLINE, asked).await else {
+            return Vec::new();
+        };
+        let total: u64 = counts.iter().map(|count| count.n_calls).sum();
+        let tools = offer.tools();
+        let ranked = counts.iter().filter_map(|count| {
+            let at = tools.iter().position(|tool| tool.tool == count.tool)?;
+            Some((at, share(count.n_calls, total)))
+        });
+        ranked.collect()
+    }
+
+    /// Returns the default pool as a choice, where there is one; else everything.
+    fn pool_or_all(
+        &self,
+        ask: &ListAsk<'_>,
+        candidates: &OfferCandidates<'_>,
+        reason: SelectionReason,
+    ) -> Chosen {
+        let pool = self.default_pool(ask, candidates.tools);
+        if pool.len() == candidates.tools.len() {
+            return all(reason);
+        }
+        // Within the pool, a request about tasks keeps every task tool.
+        let said = ask.intent.filter(|_| !ask.is_modern);
+        let about = said.map_or_else(Vec::new, |intent| {
+            let foci: Vec<Focus<'_>> = (pool.iter())
+                .map(|at| &candidates.tools[*at])
+                .map(|tool| Focus {
+                    name: tool.tool.tool.as_str(),
+                    read_only: ReadOnly::of_definition(&tool.definition),
+                })
+                .collect();
+            focused(&intent.text, &foci)
+        });
+        let mut tools: Vec<usize> = if about.len() < self.options.bounds.min_tools {
+            pool
+        } else {
+            about.into_iter().map(|at| pool[at]).collect()
+        };
+        let kept = (0..candidates.len()).filter(|at| candidates.standing(*at) == Standing::Kept);
+        tools.extend(kept);
+        tools.retain(|at| candidates.standing(*at) != Standing::Banned);
+        tools.sort_unstable();
+        tools.dedup();
+        Chosen {
+            tools,
+            mode: SelectionMode::Pool,
+            reason: Some(reason),
+            search_first: true,
+        }
+    }
+
+    /// Returns the positions of the tools that are shown where nothing better is known, ascending:
+    /// those of the pools that are for the profile and for what is being done; all where none is.
+    pub(super) fn default_pool(&self, ask: &ListAsk<'_>, tools: &[OfferedTool]) -> Vec<usize> {
+        let said = ask.intent.filter(|_| !ask.is_modern);
+        let said: HashSet<String> = said.map_or_else(HashSet::new, |intent| {
+            words(&intent.text).into_iter().collect()
+        });
+        let is_called_for = |pool: &&Pool| {
+            let is_of_profile = (pool.profile.as_deref()).is_none_or(|of| ask.profile == Some(of));
+            let mut called = pool.words.iter().flat_map(|word| words(word));
+            is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
+        };
+        let pools: Vec<&Pool> = self.options.pools.iter().filter(is_called_for).collect();
+        let is_in = |tool: &OfferedTool| pools.iter().any(|pool| fits_any(&pool.tools, tool));
+        let all = tools.iter().enumerate();
+        let pool: Vec<usize> = all
+            .filter(|(_, tool)| is_in(tool))
+            .map(|(at, _)| at)
+            .collect();
+        if pool.is_empty() {
+            (0..tools.len()).collect()
+        } else {
+            pool
+        }
+    }
+}
+
+/// Returns the positions with their probabilities.
+pub(super) fn ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
+    let ranked = prediction.ranked.iter();
+    ranked
+        .map(|tool| (tool.position, tool.probability))
+        .collect()
+}
+
+/// Returns whose calls a prediction goes on from: nobody's for a list that sessions share.
+fn live_session(ask: &ListAsk<'_>) -> CallSession {
+    if ask.is_modern {
+        CallSession::Connection(SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]))
+    } else {
+        ask.session
+    }
+}
+
+fn all(reason: SelectionReason) -> Chosen {
+    Chosen {
+        tools: Vec::new(),
+        mode: SelectionMode::All,
+        reason: Some(reason),
+        search_first: false,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers of calls are far below 2^52"
+)]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}

@@ -1,0 +1,245 @@
+//! From an epoch to what a client sees.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use jiff::Timestamp;
+use riglm_domain::edit::with_meta;
+use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::listing::ListPolicyName;
+use riglm_domain::tool::ToolRef;
+
+use super::marks::Mark;
+use crate::search::Offer;
+
+/// Tells a client that loads tools on demand to load a tool at once.
+const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
+
+/// A list as a client sees it.
+#[derive(Debug)]
+pub struct ShownList {
+    /// The policy that it comes of.
+    pub policy: ListPolicyName,
+    /// The number of its epoch.
+    pub epoch: u64,
+    /// What chose the tools.
+    pub mode: SelectionMode,
+    /// Whether something else was to choose them.
+    pub is_fallback: bool,
+    /// Why something else chose them, or why all are shown.
+    pub reason: Option<SelectionReason>,
+    /// Whether the tool for searching stands before all others.
+    pub search_first: bool,
+    /// When another list is planned; `None` for one that stays until something happens.
+    pub until: Option<Timestamp>,
+    /// How many tokens the definitions have that are shown.
+    pub shown_tokens: u64,
+    /// How many tokens the definitions of the offer have.
+    pub available_tokens: u64,
+    /// The tools that it started from.
+    pub pool: ToolSet,
+    pub(super) offer: Arc<Offer>,
+    pub(super) revision: u64,
+    positions: Vec<usize>,
+    tools: HashSet<ToolRef>,
+    /// The tools that are offered, where the list leaves out some.
+    offered: HashSet<ToolRef>,
+    loaded_at_once: HashSet<usize>,
+    text: OnceLock<Arc<str>>,
+}
+
+impl ShownList {
+    /// Returns the positions of the tools in the offer, in the order of the list.
+    #[must_use]
+    pub fn positions(&self) -> &[usize] {
+        &self.positions
+    }
+
+    /// Returns the offer that it shows tools of.
+    #[must_use]
+    pub fn offer(&self) -> &Arc<Offer> {
+        &self.offer
+    }
+
+    /// Returns whether the list has the tool.
+    #[must_use]
+    pub fn shows(&self, tool: &ToolRef) -> bool {
+        self.tools.contains(tool)
+    }
+
+    /// Returns whether a client that sees the one sees the other.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.epoch == other.epoch
+                && self.offer.id() == other.offer.id()
+                && self.positions == other.positions
+                && self.search_first == other.search_first)
+    }
+
+    /// Returns whether the tool is offered and the list leaves it out.
+    #[must_use]
+    pub fn hides(&self, tool: &ToolRef) -> bool {
+        !self.shows(tool) && self.offered.contains(tool)
+    }
+
+    /// Returns whether it leaves out none of the tools.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.positions.len() == self.offer.tools().len()
+    }
+
+    /// Returns the tools in the order of the list.
+    #[must_use]
+    pub fn tool_set(&self) -> ToolSet {
+        let tools = self.offer.tools();
+        ToolSet::new(
+            self.positions
+                .iter()
+                .map(|at| tools[*at].tool.clone())
+                .collect(),
+        )
+    }
+
+    /// Returns for how many milliseconds from `now` a client may take the list for the one that it
+    /// is, if `ttl_ms` is what its servers say.
+    #[must_use]
+    pub fn ttl_ms(&self, ttl_ms: u64, now: Timestamp) -> u64 {
+        let left = self
+            .until
+            .map(|until| until.duration_since(now).as_millis());
+        left.map_or(ttl_ms, |left| ttl_ms.min(u64::try_from(left).unwrap_or(0)))
+    }
+
+    /// Returns the definitions from `start` on, at most `n` of them, separated by commas.
+    pub fn page(&self, start: usize, n: usize) -> Arc<str> {
+        if start == 0 && n >= self.positions.len() {
+            return Arc::clone(self.text.get_or_init(|| self.joined(0, n)));
+        }
+        self.joined(start, n)
+    }
+
+    fn joined(&self, start: usize, n: usize) -> Arc<str> {
+        let tools = self.offer.tools();
+        let mut text = String::new();
+        for at in self.positions.iter().skip(start).take(n) {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            let definition = &tools[*at].definition;
+            if self.loaded_at_once.contains(at) {
+                text.push_str(&with_meta(definition, &[(ALWAYS_LOAD, "true")]));
+            } else {
+                text.push_str(definition);
+            }
+        }
+        text.into()
+    }
+}
+
+/// What a list is made of besides its epoch.
+#[derive(Debug)]
+pub(super) struct Rendering<'a> {
+    pub(super) policy: ListPolicyName,
+    pub(super) marks: &'a [Mark],
+    pub(super) offer: &'a Arc<Offer>,
+    pub(super) pool: ToolSet,
+    pub(super) is_fallback: bool,
+    pub(super) until: Option<Timestamp>,
+    /// The number of what the operator decided.
+    pub(super) revision: u64,
+    pub(super) available_tokens: u64,
+}
+
+/// Makes a list of an epoch: its tools as far as they are offered, in their order; all in their
+/// canonical order where all are shown. What is pinned stands first, what is excluded nowhere.
+/// The order in which upstreams list plays no part.
+pub(super) fn render(
+    epoch: &ListEpoch,
+    rendering: Rendering<'_>,
+    tokens: impl Fn(usize) -> u64,
+) -> ShownList {
+    let Rendering {
+        policy,
+        marks,
+        offer,
+        pool,
+        is_fallback,
+        until,
+        revision,
+        available_tokens,
+    } = rendering;
+    let tools = offer.tools();
+    let position_of: HashMap<&ToolRef, usize> = (tools.iter().enumerate())
+        .map(|(at, tool)| (&tool.tool, at))
+        .collect();
+    let canonical = || {
+        let mut all: Vec<usize> = (0..tools.len()).collect();
+        all.sort_by(|a, b| tools[*a].tool.cmp(&tools[*b].tool));
+        all
+    };
+    let chosen: Vec<usize> = (epoch.tools.tools().iter())
+        .filter_map(|tool| position_of.get(tool).copied())
+        .collect();
+    let is_whole = epoch.mode == SelectionMode::All || !policy.may_hide();
+    let listed = if is_whole {
+        canonical()
+    } else {
+        chosen.clone()
+    };
+    let mark = |at: usize| marks.get(at).copied().unwrap_or_default();
+    let mut positions: Vec<usize> = canonical();
+    positions.retain(|at| mark(*at) == Mark::Pin);
+    let mut is_there: HashSet<usize> = positions.iter().copied().collect();
+    let mut add = |at: usize| {
+        if is_there.insert(at) {
+            positions.push(at);
+        }
+    };
+    listed
+        .into_iter()
+        .filter(|at| mark(*at) != Mark::Exclude)
+        .for_each(&mut add);
+    let included = canonical()
+        .into_iter()
+        .filter(|at| mark(*at) == Mark::Include);
+    included.for_each(&mut add);
+    let loaded_at_once = if policy == ListPolicyName::Hints && epoch.mode != SelectionMode::All {
+        let pinned = positions
+            .iter()
+            .copied()
+            .filter(|at| mark(*at) == Mark::Pin);
+        chosen.into_iter().chain(pinned).collect()
+    } else {
+        HashSet::new()
+    };
+    let is_all = positions.len() == tools.len();
+    ShownList {
+        policy,
+        epoch: epoch.epoch,
+        mode: epoch.mode,
+        is_fallback,
+        reason: epoch.reason,
+        search_first: epoch.search_first,
+        until,
+        shown_tokens: if is_all {
+            available_tokens
+        } else {
+            positions.iter().map(|at| tokens(*at)).sum()
+        },
+        available_tokens,
+        pool,
+        offer: Arc::clone(offer),
+        revision,
+        offered: if is_all {
+            HashSet::new()
+        } else {
+            tools.iter().map(|tool| tool.tool.clone()).collect()
+        },
+        tools: positions.iter().map(|at| tools[*at].tool.clone()).collect(),
+        positions,
+        loaded_at_once,
+        text: OnceLock::new(),
+    }
+}

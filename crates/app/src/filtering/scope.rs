@@ -1,0 +1,143 @@
+//! What is remembered of a list, for those who share it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::listing::SteeredList;
+use riglm_domain::tool::ToolRef;
+
+use super::rendering::ShownList;
+
+/// The most scopes that are remembered; those that were not used for longest are forgotten, and
+/// read again from the store when they come back.
+const MAX_SCOPES: usize = 10_000;
+/// The most tools that are remembered as used.
+const MAX_USED: usize = 256;
+
+/// Who shares a list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ScopeKey {
+    text: String,
+    is_shared: bool,
+}
+
+impl ScopeKey {
+    /// Returns the key of a list that several sessions share.
+    pub(super) fn shared(text: String) -> Self {
+        Self {
+            text,
+            is_shared: true,
+        }
+    }
+
+    /// Returns the key of the list of one work session.
+    pub(super) fn of_work(text: String) -> Self {
+        Self {
+            text,
+            is_shared: false,
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether several sessions share the list.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+}
+
+/// One list, and those who share it.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) key: ScopeKey,
+    /// Held while it is decided what the list is: one at a time.
+    pub(super) deciding: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The epoch that holds, as far as it is known.
+    pub(super) epoch: Option<Arc<ListEpoch>>,
+    /// The store was asked which epoch holds.
+    pub(super) is_read: bool,
+    /// When an epoch began last because there were other tools.
+    pub(super) catalog_changed_at: Option<Timestamp>,
+    /// The tools that were called, with the moment, the last one at the end.
+    pub(super) used: Vec<(ToolRef, Timestamp)>,
+    /// How often tools were called.
+    pub(super) n_calls: u64,
+    /// Tools to be added at the end of the list when it is asked for next.
+    pub(super) added: Vec<ToolRef>,
+    /// The list of the policy that steers it, and the offer whose positions it has.
+    pub(super) steered: Option<([u8; 32], SteeredList)>,
+    /// Counts the lists of that policy.
+    pub(super) n_steered: u64,
+    /// What was shown last.
+    pub(super) shown: Option<Arc<ShownList>>,
+}
+
+impl State {
+    /// Notes that a tool was called.
+    pub(super) fn note_use(&mut self, tool: &ToolRef, at: Timestamp) {
+        self.n_calls += 1;
+        self.used.retain(|(known, _)| known != tool);
+        if self.used.len() >= MAX_USED {
+            self.used.remove(0);
+        }
+        self.used.push((tool.clone(), at));
+    }
+}
+
+impl Scope {
+    fn new(key: ScopeKey) -> Self {
+        Self {
+            key,
+            deciding: tokio::sync::Mutex::new(()),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All lists that are in use.
+#[derive(Debug, Default)]
+pub(super) struct Scopes(Mutex<HashMap<ScopeKey, (Arc<Scope>, Instant)>>);
+
+impl Scopes {
+    /// Returns the scope with this key.
+    pub(super) fn get(&self, key: ScopeKey) -> Arc<Scope> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some((scope, used_at)) = all.get_mut(&key) {
+            *used_at = now;
+            return Arc::clone(scope);
+        }
+        if all.len() >= MAX_SCOPES {
+            let mut moments: Vec<Instant> = all.values().map(|(_, used_at)| *used_at).collect();
+            let tenth = moments.len() / 10;
+            let (_, oldest, _) = moments.select_nth_unstable(tenth);
+            let oldest = *oldest;
+            all.retain(|_, (_, used_at)| *used_at > oldest);
+        }
+        let scope = Arc::new(Scope::new(key.clone()));
+        all.insert(key, (Arc::clone(&scope), now));
+        scope
+    }
+
+    /// Has all shared scopes ask the store again which epoch holds.
+    pub(super) fn read_again(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (scope, _) in all.values() {
+            scope.state().is_read = false;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What calls and searches do to a list: a tool that was hidden and needed makes it wider, by the
+//! rule of its policy.
+
+use std::sync::Arc;
+
+use riglm_domain::listing::{Addition, ListPolicyName, pays_to_append};
+use riglm_domain::tool::ToolRef;
+
+use super::ask::ListAsk;
+use super::choosing::ranking;
+use super::lists::Lists;
+use super::policy::policy_of;
+use super::rendering::ShownList;
+
+/// A tool that is less likely to be called next is not thought of.
+const LEAST: f64 = 0.01;
+/// How many tools are thought of at once.
+const MAX_ADDED: usize = 10;
+
+impl Lists {
+    /// Notes that a tool is called; returns the list that its caller sees, as far as one was shown.
+    pub fn called(&self, ask: &ListAsk<'_>, tool: &ToolRef) -> Option<Arc<ShownList>> {
+        let scope = self.scopes.get(ask.scope());
+        let shown = {
+            let mut state = scope.state();
+            state.note_use(tool, ask.now);
+            state.shown.clone()
+        };
+        if policy_of(&self.options, ask) == ListPolicyName::Conformal
+            && let Some(shown) = &shown
+        {
+            let missed = !shown.shows(tool);
+            let n_tools = shown.offer().tools().len();
+            self.threshold(ask.principal, n_tools, |threshold| threshold.learn(missed));
+        }
+        shown
+    }
+
+    /// Returns whether the client should be told that its list is another one, after a call or a
+    /// search. `is_known` says which tools it was told of in answers. Only clients that then ask
+    /// for the list are; a list never changes for others within an epoch.
+    pub fn has_changed(&self, ask: &ListAsk<'_>, is_known: impl Fn(&ToolRef) -> bool) -> bool {
+        let policy = policy_of(&self.options, ask);
+        if !matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal) {
+            return false;
+        }
+        let scope = self.scopes.get(ask.scope());
+        let Some(shown) = scope.state().shown.clone() else {
+            return false;
+        };
+        if policy == ListPolicyName::Append && shown.is_whole() {
+            return false;
+        }
+        let offer = Arc::clone(shown.offer());
+        let Some(prediction) = self.predict(ask, &offer) else {
+            return false;
+        };
+        let ranked = ranking(&prediction);
+        if policy == ListPolicyName::Conformal {
+            let before = scope.state().n_steered;
+            return self.follow(&scope, ask, &offer, &ranked) != before.max(1);
+        }
+        let tools = offer.tools();
+        let likely = ranked
+            .iter()
+            .filter(|(at, probability)| *probability >= LEAST && !shown.shows(&tools[*at].tool));
+        let likely: Vec<&(usize, f64)> = likely.take(MAX_ADDED).collect();
+        let additions: Vec<Addition> = (likely.iter())
+            .map(|(at, probability)| Addition {
+                probability: *probability,
+                tokens: self.sizes.of(&tools[*at].definition),
+                is_known: is_known(&tools[*at].tool),
+            })
+            .collect();
+        let n_calls = scope.state().n_calls;
+        let prices = &self.options.prices;
+        if !pays_to_append(prices, shown.shown_tokens, n_calls, &additions) {
+            return false;
+        }
+        let added = likely.iter().map(|(at, _)| tools[*at].tool.clone());
+        scope.state().added = added.collect();
+        true
+    }
+}

@@ -1,0 +1,52 @@
+//! Predictions for tests of what stands on them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use riglm_domain::id::{InvocationId, SessionId};
+use riglm_domain::invocation::{Outcome, PastCall};
+use riglm_ports::fake::FailingPredictor;
+
+use super::*;
+
+/// Returns predictions that learned these sessions of the local principal, each an hour after the
+/// one before and the last one an hour before `now`. They fail while `is_failing`.
+pub(crate) fn taught(
+    sessions: &[Vec<ToolRef>],
+    now: Timestamp,
+    is_failing: Arc<AtomicBool>,
+) -> NextTools {
+    let options = NextToolsOptions {
+        measure: ConfidenceMeasure::Mass,
+        bands: Bands::MASS,
+    };
+    let next = NextTools::new(Box::new(FailingPredictor::new(is_failing)), options);
+    let mut learner = next.learner().write();
+    let mut known: Vec<ToolRef> = sessions.iter().flatten().cloned().collect();
+    known.sort();
+    known.dedup();
+    learner.know(&known);
+    let n_sessions = i64::try_from(sessions.len()).unwrap();
+    for (number, session) in (0_i64..).zip(sessions) {
+        let began = now - jiff::SignedDuration::from_hours(n_sessions - number);
+        for (n, tool) in (0_u8..).zip(session) {
+            let at = began + jiff::SignedDuration::from_secs(i64::from(n));
+            let call = PastCall {
+                id: InvocationId::new(at, [n; 10]),
+                session: SessionId::new(began, [0; 10]),
+                work_session: None,
+                principal: Principal::local(),
+                client: Some("client".into()),
+                upstream: tool.upstream.clone(),
+                tool: tool.tool.clone(),
+                started_at: at,
+                continues: None,
+                context: None,
+                outcome: Some(Outcome::Ok),
+            };
+            learner.follow(&call, None, at);
+        }
+    }
+    drop(learner);
+    next
+}

@@ -1,0 +1,98 @@
+//! What requests say of what a client is doing: noted as they pass.
+
+use riglm_domain::edit::member;
+use riglm_domain::intent::{
+    IntentSource, MAX_INTENT_CHARS, path_words, prompt_text, sampling_text, string_values,
+};
+use riglm_domain::message::{Envelope, Message};
+use riglm_domain::scan::members;
+
+use super::Relay;
+use super::params::{RequestParams, is_input_required};
+
+/// The method by which a server has the client's model complete a text.
+const SAMPLING: &str = "sampling/createMessage";
+/// As much of the arguments of a call as says what they are about, in characters.
+const MAX_ARGUMENT_CHARS: usize = 300;
+/// The largest arguments that are read for it, in bytes: calls must not wait for that.
+const MAX_ARGUMENT_BYTES: usize = 8 << 10;
+
+impl Relay {
+    /// Notes what a request of the client says of what it is doing, beside calls.
+    pub(super) async fn note_intent_of(&self, method: &str, params: &RequestParams<'_>) {
+        let Some(intents) = &self.shared.intents else {
+            return;
+        };
+        let source = match method {
+            "prompts/get" => IntentSource::Prompt,
+            "resources/read" => IntentSource::Resource,
+            _ => return,
+        };
+        if !intents.listens_to(source) {
+            return;
+        }
+        let text = match source {
+            IntentSource::Prompt => {
+                let name = params.name().unwrap_or_default();
+                prompt_text(&name, params.arguments(), MAX_INTENT_CHARS)
+            }
+            _ => path_words(&params.uri().unwrap_or_default()),
+        };
+        self.note_intent(source, &text).await;
+    }
+
+    /// Notes what the arguments of a call say of what the client is doing, and that it calls.
+    pub(super) async fn note_call_intent(&self, arguments: Option<&str>) {
+        let Some(intents) = &self.shared.intents else {
+            return;
+        };
+        let is_read = |arguments: &&str| {
+            let is_heard = intents.listens_to(IntentSource::Arguments);
+            is_heard && arguments.len() <= MAX_ARGUMENT_BYTES
+        };
+        let arguments = arguments.filter(is_read);
+        let text = arguments.map(|arguments| string_values(arguments, MAX_ARGUMENT_CHARS));
+        let source = IntentSource::Arguments;
+        self.note_intent(source, &text.unwrap_or_default()).await;
+    }
+
+    /// Notes what a request of the server has a model complete.
+    pub(super) async fn note_asked(&self, message: &Message, asked: &Envelope) {
+        if asked.method() == Some(SAMPLING) {
+            let params = message.params(asked).map(str::to_owned);
+            self.note_sampling(params.as_deref()).await;
+        }
+    }
+
+    /// Notes the same of a result of a modern server that asks for input.
+    pub(super) async fn note_asked_in(&self, result: &str) {
+        if self.shared.intents.is_none() || !is_input_required(result) {
+            return;
+        }
+        let requests = member(result, "inputRequests").filter(|all| all.starts_with('{'));
+        for (_, request) in requests.into_iter().flat_map(members) {
+            let method = member(request, "method").map(|method| method.trim_matches('"'));
+            if method == Some(SAMPLING) {
+                self.note_sampling(member(request, "params")).await;
+            }
+        }
+    }
+
+    async fn note_sampling(&self, params: Option<&str>) {
+        let intents = self.shared.intents.as_ref();
+        let source = IntentSource::Sampling;
+        if let Some(params) = params
+            && intents.is_some_and(|intents| intents.listens_to(source))
+        {
+            let text = sampling_text(params, MAX_INTENT_CHARS);
+            self.note_intent(source, &text).await;
+        }
+    }
+
+    async fn note_intent(&self, source: IntentSource, text: &str) {
+        if let Some(intents) = &self.shared.intents {
+            let now = self.shared.recorder.now();
+            intents.note(self.row().await, source, text, now);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Answers to calls that went wrong since the model could not know better: the tool is one that
+//! lists leave out, or none at all. What would have helped is added to what the server said.
+//!
+//! Answers of tools that are shown stay as they are, byte for byte.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::edit::{member, with_element, with_member};
+use riglm_domain::message::{Envelope, Message};
+use riglm_domain::rpc_error::RpcErrorCode;
+use riglm_domain::scan::unescaped;
+use serde_json::{Value, json};
+
+use super::Relay;
+use super::params::{RequestParams, is_error_result};
+use super::pending::{Pending, Purpose};
+use crate::proxy::search_tool::help::{misfit_of, unknown};
+use crate::proxy::search_tool::{OwnTool, SearchTool};
+use crate::search::{Offer, OfferedTool};
+
+/// How long an answer waits for the list of tools, where that is not known.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A call that was answered with an error.
+#[derive(Debug)]
+pub(super) struct FailedCall {
+    request: Message,
+    name: String,
+    arguments: String,
+    /// The client's list leaves its tool out, as far as that was known.
+    is_hidden: bool,
+    is_modern: bool,
+}
+
+impl Relay {
+    /// Returns the call that a message is the answer to, if there may be something to add to it.
+    pub(super) fn mendable(
+        &self,
+        message: &Message,
+        answer: &Envelope,
+        pending: &Pending,
+    ) -> Option<FailedCall> {
+        self.shared.search_tool.as_ref()?;
+        let Purpose::Call(Some(row)) = &pending.purpose else {
+            return None;
+        };
+        if pending.is_cancelled {
+            return None;
+        }
+        let is_error = match (message.result(answer), message.error(answer)) {
+            (Some(result), _) => is_error_result(result),
+            (None, Some(error)) => !is_of_proxy(error),
+            (None, None) => false,
+        };
+        let request = pending.message.as_ref().filter(|_| is_error)?;
+        let mut parts = request.envelopes().iter();
+        let part = parts.find(|part| request.single().is_some() || part.id() == answer.id())?;
+        let params = RequestParams::read(request.params(part));
+        let name = params.name()?;
+        let is_listed = || {
+            let known = self.caller.search.offer();
+            known.is_some_and(|offer| self.own_in(&offer, &name).is_some())
+        };
+        (row.is_hidden || !is_listed()).then(|| FailedCall {
+            request: request.clone(),
+            name: name.into_owned(),
+            arguments: params.arguments().unwrap_or("{}").to_owned(),
+            is_hidden: row.is_hidden,
+            is_modern: params.protocol_meta().is_some(),
+        })
+    }
+
+    /// Returns the answer to a call with what would have helped, or as it is.
+    pub(super) async fn mended(self: &Arc<Self>, call: &FailedCall, answer: Message) -> Message {
+        let Some(tools) = &self.shared.search_tool else {
+            return answer;
+        };
+        match self.help(tools, call, &answer).await {
+            Some(help) => with_help(&answer, &help),
+            None => answer,
+        }
+    }
+
+    async fn help(
+        self: &Arc<Self>,
+        tools: &SearchTool,
+        call: &FailedCall,
+        answer: &Message,
+    ) -> Option<String> {
+        let offer = match self.caller.search.offer() {
+            Some(offer) => offer,
+            // What one upstream lists is not what the session could call.
+            None if self.is_united() => return None,
+            None => {
+                let own = (tools, OwnTool::Search);
+                let asked = self.offer(own, &call.request, call.is_modern);
+                let asked = tokio::time::timeout(PATIENCE, asked).await;
+                asked.ok()?.ok().flatten()?
+            }
+        };
+        let memory = &self.caller.search;
+        if let Some(tool) = self.own_in(&offer, &call.name) {
+            let is_hidden = call.is_hidden || tool.is_hidden;
+            if !is_hidden || !is_about_arguments(answer) {
+                return None;
+            }
+            let problems = tools.problems(tool, &call.arguments).await;
+            let length = |tool: &OfferedTool| memory.length_for(&("schema", &tool.name));
+            let said = || misfit_of(tool, &problems, (false, length(tool)));
+            return (!problems.is_empty()).then(said);
+        }
+        if offer.is_partial() {
+            return None; // It may be one of those that were not read.
+        }
+        let search = tools.name(OwnTool::Search)?;
+        let length = memory.length_for(&("name", &call.name));
+        Some(unknown(&call.name, &offer, search, length))
+    }
+
+    /// Returns the tool of this upstream that it calls so.
+    fn own_in<'a>(&self, offer: &'a Offer, name: &str) -> Option<&'a OfferedTool> {
+        let mut tools = offer.tools().iter();
+        tools.find(|tool| tool.tool.tool.as_str() == name && tool.tool.upstream == *self.upstream())
+    }
+}
+
+/// Returns whether an error is one that the proxy made itself, further down: its upstream failed.
+fn is_of_proxy(error: &str) -> bool {
+    let code = member(error, "code").and_then(|code| code.parse::<i32>().ok());
+    let own = RpcErrorCode::RecordingUnavailable.code()..=RpcErrorCode::UpstreamUnavailable.code();
+    code.is_some_and(|code| own.contains(&code))
+}
+
+/// Returns whether an answer may be what comes of wrong arguments: a result that is an error, or the
+/// error for that.
+fn is_about_arguments(answer: &Message) -> bool {
+    let error = answer.single().and_then(|part| answer.error(part));
+    let invalid = RpcErrorCode::InvalidParams.code().to_string();
+    error.is_none_or(|error| member(error, "code") == Some(&*invalid))
+}
+
+/// Returns an answer that says something more: at the end of the message of an error, which keeps its
+/// code, or as a further text of a result. What has a form that nobody expects stays as it is.
+fn with_help(answer: &Message, help: &str) -> Message {
+    let Some(part) = answer.single() else {
+        return answer.clone();
+    };
+    if let Some(error) = answer.error(part) {
+        let Some(said) = member(error, "message").and_then(unescaped) else {
+            return answer.clone();
+        };
+        let text = Value::from(format!("{said} {help}")).to_string();
+        return answer.with_error(&with_member(error, "message", &text));
+    }
+    let result = answer.result(part).unwrap_or_default();
+    let Some(content) = member(result, "content").filter(|content| content.starts_with('[')) else {
+        return answer.clone();
+    };
+    let text = json!({"type": "text", "text": help}).to_string();
+    let content = with_element(content, &text);
+    answer.with_result(&with_member(result, "content", &content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn helped(text: &str) -> String {
+        let answer = Message::from_text(text.into()).unwrap();
+        let helped = with_help(&answer, "Do \"this\".");
+        String::from_utf8(helped.raw().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_error_keeps_its_code_its_data_and_its_words() {
+        let error = r#"{"id":1,"error":{"code":-32602.0,"message":"No \u0041","data":{"n":1e3}}}"#;
+        let expected = error.replace(r"No \u0041", r#"No A Do \"this\"."#);
+        assert_eq!(helped(error), expected);
+        for odd in [
+            r#"{"id":1,"error":{"code":1}}"#,
+            r#"{"id":1,"error":{"code":1,"message":7}}"#,
+            r#"{"id":1,"result":{"isError":true}}"#,
+            r#"{"id":1,"result":{"content":"x"}}"#,
+        ] {
+            assert_eq!(helped(odd), odd);
+        }
+    }
+
+    #[test]
+    fn a_result_gets_one_more_text_and_is_otherwise_as_it_was() {
+        let result = r#"{"id":1,"result":{"isError":true,"content":[{"a":1.0}],"structuredContent":{"content":[]}}}"#;
+        let expected = result.replace(
+            r#"{"a":1.0}"#,
+            r#"{"a":1.0},{"type":"text","text":"Do \"this\"."}"#,
+        );
+        assert_eq!(helped(result), expected);
+    }
+
+    #[test]
+    fn errors_of_the_proxy_are_known_by_their_codes() {
+        for (code, is_own) in [
+            (-31_001, true),
+            (-31_007, true),
+            (-32_602, false),
+            (1, false),
+        ] {
+            assert_eq!(is_of_proxy(&format!(r#"{{"code":{code}}}"#)), is_own);
+        }
+        assert!(!is_of_proxy("{}"));
+    }
+}

@@ -1,0 +1,196 @@
+//! Whether arguments are what the schema of a tool asks for.
+//!
+//! Schemas come from servers, and nobody must wait for an odd one: those that are very large, that
+//! refer to other documents, or that cannot be read let every call through.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jsonschema::{PatternOptions, Validator};
+use lru::LruCache;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// How many schemas are kept ready.
+const MAX_SCHEMAS: usize = 512;
+/// The largest schema that is read, in bytes.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// The largest arguments that are checked, in bytes.
+const MAX_ARGUMENT_BYTES: usize = 256 << 10;
+/// The largest arguments that are checked while others wait, in bytes.
+const MAX_QUICK_BYTES: usize = 16 << 10;
+/// How large the automaton of a pattern may become, in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// How long a call waits for its arguments to be checked before it goes on without.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How many problems are named.
+const MAX_PROBLEMS: usize = 5;
+/// The longest text of a problem, in characters.
+const MAX_PROBLEM_CHARS: usize = 300;
+
+/// The schemas that were read lately, by their text.
+#[derive(Debug)]
+pub(super) struct ArgumentChecks(Mutex<LruCache<[u8; 32], Arc<Schema>>>);
+
+/// A schema that is ready to be used; `None` of one that lets everything through.
+#[derive(Debug)]
+struct Schema(Option<Validator>);
+
+impl Default for ArgumentChecks {
+    fn default() -> Self {
+        let n = NonZeroUsize::new(MAX_SCHEMAS).unwrap_or(NonZeroUsize::MIN);
+        Self(Mutex::new(LruCache::new(n)))
+    }
+}
+
+impl ArgumentChecks {
+    /// Returns what is wrong with arguments, at most five problems, each with its place and what is
+    /// expected there; nothing where they may be as they are, or that cannot be told in time.
+    pub(super) async fn problems(self: &Arc<Self>, schema: &str, arguments: &str) -> Vec<String> {
+        if schema.len() > MAX_SCHEMA_BYTES || arguments.len() > MAX_ARGUMENT_BYTES {
+            return Vec::new();
+        }
+        let checks = Arc::clone(self);
+        let (schema, arguments) = (schema.to_owned(), arguments.to_owned());
+        let check =
+            tokio::task::spawn_blocking(move || checks.schema(&schema).problems(&arguments));
+        match tokio::time::timeout(PATIENCE, check).await {
+            Ok(Ok(problems)) => problems,
+            Ok(Err(error)) => {
+                tracing::debug!("arguments were not checked: {error}");
+                Vec::new()
+            }
+            Err(_) => {
+                tracing::debug!("arguments were not checked in time");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns the same where it takes no time worth mentioning: the arguments are small and the
+    /// schema was read before.
+    pub(super) fn quick_problems(&self, schema: &str, arguments: &str) -> Option<Vec<String>> {
+        if schema.len() > MAX_SCHEMA_BYTES || arguments.len() > MAX_QUICK_BYTES {
+            return None;
+        }
+        let known = self.known(&key_of(schema))?;
+        Some(known.problems(arguments))
+    }
+
+    fn known(&self, key: &[u8; 32]) -> Option<Arc<Schema>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).cloned()
+    }
+
+    fn schema(&self, text: &str) -> Arc<Schema> {
+        let key = key_of(text);
+        if let Some(known) = self.known(&key) {
+            return known;
+        }
+        let schema = Arc::new(Schema::read(text));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.put(key, Arc::clone(&schema));
+        schema
+    }
+}
+
+impl Schema {
+    fn read(text: &str) -> Self {
+        let Ok(schema) = serde_json::from_str::<Value>(text) else {
+            return Self(None);
+        };
+        // The patterns of servers must not take longer for some arguments than for others.
+        let patterns = PatternOptions::regex()
+            .size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_PATTERN_BYTES);
+        let built = jsonschema::options()
+            .with_pattern_options(patterns)
+            .offline()
+            .build(&schema);
+        if built.is_err() {
+            tracing::debug!("a schema of arguments cannot be used: its calls are not checked");
+        }
+        Self(built.ok())
+    }
+
+    fn problems(&self, arguments: &str) -> Vec<String> {
+        let Some(validator) = &self.0 else {
+            return Vec::new();
+        };
+        let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
+            return Vec::new();
+        };
+        if validator.is_valid(&arguments) {
+            return Vec::new();
+        }
+        let errors = validator.iter_errors(&arguments).take(MAX_PROBLEMS);
+        let described = errors.map(|error| {
+            let path = error.instance_path().to_string();
+            let place = if path.is_empty() { "arguments" } else { &path };
+            let text = format!("{place}: {}", error.masked_with("it"));
+            text.chars().take(MAX_PROBLEM_CHARS).collect()
+        });
+        described.collect()
+    }
+}
+
+fn key_of(schema: &str) -> [u8; 32] {
+    Sha256::digest(schema.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string"},
+        "n":{"type":"integer","minimum":1}},"required":["path"],"additionalProperties":false}"#;
+
+    async fn problems(schema: &str, arguments: &str) -> Vec<String> {
+        let checks = Arc::new(ArgumentChecks::default());
+        checks.problems(schema, arguments).await
+    }
+
+    #[tokio::test]
+    async fn problems_are_named_with_their_places() {
+        assert_eq!(problems(SCHEMA, r#"{"path":"a","n":1}"#).await, [""; 0]);
+        let missing = problems(SCHEMA, "{}").await;
+        assert!(missing[0].starts_with("arguments: "), "{missing:?}");
+        assert!(missing[0].contains("path"), "{missing:?}");
+        let wrong = problems(SCHEMA, r#"{"path":"secret","n":"x"}"#).await;
+        assert_eq!(wrong.len(), 1);
+        assert!(
+            wrong[0].starts_with("/n: ") && wrong[0].contains("integer"),
+            "{wrong:?}"
+        );
+        let many = r#"{"items":{"type":"string"}}"#;
+        assert_eq!(problems(many, "[1,2,3,4,5,6,7]").await.len(), MAX_PROBLEMS);
+    }
+
+    #[tokio::test]
+    async fn schemas_that_cannot_be_used_let_everything_through() {
+        for schema in [
+            "7",
+            r#"{"type":"nonsense"}"#,
+            r#"{"$ref":"http://127.0.0.1:1/schema.json"}"#,
+            r#"{"$ref":"file:///etc/hostname"}"#,
+            r#"{"properties":{"a":{"pattern":"(?<=x)y("}}}"#,
+            &format!(
+                r#"{{"type":"string","description":"{}"}}"#,
+                "x".repeat(MAX_SCHEMA_BYTES)
+            ),
+        ] {
+            assert_eq!(problems(schema, r#"{"a":"y"}"#).await, [""; 0], "{schema}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_schema_that_was_read_before_is_used_at_once() {
+        let checks = Arc::new(ArgumentChecks::default());
+        assert_eq!(checks.quick_problems(SCHEMA, "{}"), None);
+        let slow = checks.problems(SCHEMA, "{}").await;
+        assert_eq!(checks.quick_problems(SCHEMA, "{}"), Some(slow));
+        let large = format!(r#"{{"path":"{}"}}"#, "x".repeat(MAX_QUICK_BYTES));
+        assert_eq!(checks.quick_problems(SCHEMA, &large), None);
+    }
+}

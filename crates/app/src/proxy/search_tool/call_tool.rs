@@ -1,0 +1,267 @@
+//! A call of the tool that calls others: the call that it stands for, or what is wrong with it.
+
+use std::sync::Arc;
+
+use riglm_domain::edit::{member, with_member};
+use riglm_domain::message::Message;
+
+use super::SearchTool;
+use super::help::misfit;
+use super::own::{OwnTool, Taken};
+use crate::proxy::relay::params::RequestParams;
+use crate::search::{Offer, OfferedTool};
+
+/// What comes of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum Unwrapped {
+    /// It stands for a call with these `params`, as JSON text.
+    Call(String),
+    /// It is not made; this is why, in words for the model.
+    Wrong(String),
+}
+
+/// The call that another stands for, as JSON text.
+#[derive(Debug)]
+struct Inner<'a> {
+    params: String,
+    name: String,
+    arguments: &'a str,
+}
+
+impl SearchTool {
+    /// Returns what comes of a call with these `params`. `offer` is what can be called, where that is
+    /// known: arguments that do not fit the schema of their tool are told so, and the call is not
+    /// made. Names that nobody offers are for their server to judge.
+    pub(in crate::proxy) async fn unwrapped(
+        &self,
+        params: Option<&str>,
+        offer: Option<&Offer>,
+    ) -> Unwrapped {
+        let inner = match self.inner(params.unwrap_or("{}")) {
+            Ok(inner) => inner,
+            Err(problem) => return Unwrapped::Wrong(problem),
+        };
+        if self.named(&inner.name).is_some() {
+            return Unwrapped::Call(inner.params); // It judges its arguments itself.
+        }
+        let Some(tool) = offer.and_then(|offer| offer.tool(&inner.name)) else {
+            return Unwrapped::Call(inner.params);
+        };
+        let problems = self.problems(tool, inner.arguments).await;
+        if problems.is_empty() {
+            Unwrapped::Call(inner.params)
+        } else {
+            Unwrapped::Wrong(misfit(tool, &problems, true))
+        }
+    }
+
+    /// Returns the `params` of the call that one with these `params` stands for, where it takes no
+    /// time to tell that nothing is wrong with it.
+    fn unwrapped_at_once(&self, params: Option<&str>, offer: &Offer) -> Option<String> {
+        let inner = self.inner(params?).ok()?;
+        let Some(tool) = offer.tool(&inner.name) else {
+            return Some(inner.params);
+        };
+        let fits = match schema_of(tool) {
+            Some(schema) => {
+                let problems = self.checks.quick_problems(schema, inner.arguments)?;
+                problems.is_empty()
+            }
+            None => true,
+        };
+        fits.then_some(inner.params)
+    }
+
+    /// Returns the call that a message stands for, where it is one of the tool for that, its name is
+    /// not `taken`, and it takes no time to tell that nothing is wrong with it.
+    pub(in crate::proxy) fn call_in(
+        &self,
+        message: &Message,
+        taken: Taken,
+        offer: impl FnOnce() -> Option<Arc<Offer>>,
+    ) -> Option<Message> {
+        let name = self.name(OwnTool::CallTool)?;
+        if taken.has(OwnTool::CallTool) {
+            return None;
+        }
+        // Looking for the name anywhere is cheaper than finding the members, and mostly enough.
+        memchr::memmem::find(message.raw(), name.as_bytes())?;
+        let part = message.single()?;
+        let (method, _) = part.as_request()?;
+        let params = message.params(part).filter(|_| method == "tools/call")?;
+        if RequestParams::read(Some(params)).name()? != name {
+            return None;
+        }
+        let offer = offer().filter(|offer| !self.taken_in(offer).has(OwnTool::CallTool))?;
+        let params = self.unwrapped_at_once(Some(params), &offer)?;
+        Some(message.with_params(&params).without_param_headers())
+    }
+
+    /// Returns what is wrong with the arguments of a call of this tool, at most five problems.
+    pub(in crate::proxy) async fn problems(
+        &self,
+        tool: &OfferedTool,
+        arguments: &str,
+    ) -> Vec<String> {
+        match schema_of(tool) {
+            Some(schema) => self.checks.problems(schema, arguments).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Reads the call that one with these `params` stands for; the text of its arguments is kept, and
+    /// so is all that stands beside name and arguments.
+    fn inner<'a>(&self, params: &'a str) -> Result<Inner<'a>, String> {
+        let own = self.name(OwnTool::CallTool).unwrap_or_default();
+        let outer = RequestParams::read(Some(params)).arguments();
+        let outer = outer.filter(|arguments| arguments.starts_with('{'));
+        let Some(outer) = outer else {
+            return Err(format!(
+                r#"{own} must be called with an object such as {{"name": "a_tool", "arguments": {{}}}}"#
+            ));
+        };
+        let expected = |problem: &str| {
+            format!("name must be a string that is the name of a tool; it is {problem}")
+        };
+        let name = match (
+            member(outer, "name"),
+            RequestParams::read(Some(outer)).name(),
+        ) {
+            (None, _) => return Err(expected("missing")),
+            (Some(_), None) => return Err(expected("not a string")),
+            (Some(_), Some(name)) if name.trim().is_empty() => return Err(expected("empty")),
+            (Some(_), Some(name)) if name == own => {
+                return Err(expected("this tool itself, which calls others only"));
+            }
+            (Some(text), Some(name)) => (text, name),
+        };
+        let (name_text, name) = name;
+        let arguments = match member(outer, "arguments") {
+            None | Some("null") => "{}",
+            Some(arguments) if arguments.starts_with('{') => arguments,
+            Some(_) => {
+                return Err(format!(
+                    "arguments must be an object, as the schema of {name} has it"
+                ));
+            }
+        };
+        let renamed = with_member(params, "name", name_text);
+        Ok(Inner {
+            params: with_member(&renamed, "arguments", arguments),
+            name: name.into_owned(),
+            arguments,
+        })
+    }
+}
+
+/// Returns the JSON text of the schema of a tool's arguments.
+fn schema_of(tool: &OfferedTool) -> Option<&str> {
+    member(&tool.definition, "inputSchema").filter(|schema| schema.starts_with('{'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use riglm_domain::id::{ToolName, UpstreamName};
+    use riglm_domain::tool::ToolRef;
+    use riglm_ports::fake::WordCounter;
+
+    use super::super::MetaTools;
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::search::{SearchParts, ToolSearch};
+
+    fn tools() -> SearchTool {
+        let parts = SearchParts::words_only(Arc::new(WordCounter), Arc::new(SystemClock));
+        let name = |name: &str| Some(ToolName::from(name));
+        let names = MetaTools {
+            search: name("search"),
+            call_tool: name("call_tool"),
+            set_context: None,
+        };
+        SearchTool::new(Arc::new(ToolSearch::new(parts)), names).unwrap()
+    }
+
+    fn offer() -> Offer {
+        let definition = r#"{"name":"u__read","inputSchema":{"type":"object",
+            "properties":{"path":{"type":"string"}},"required":["path"]}}"#;
+        let tool = OfferedTool {
+            name: "u__read".into(),
+            tool: ToolRef {
+                upstream: UpstreamName::parse("u").unwrap(),
+                tool: "read".into(),
+            },
+            definition: definition.into(),
+            is_hidden: true,
+        };
+        Offer::new(vec![tool], Vec::new())
+    }
+
+    async fn unwrapped(params: &str) -> Unwrapped {
+        tools().unwrapped(Some(params), Some(&offer())).await
+    }
+
+    #[tokio::test]
+    async fn what_stands_beside_name_and_arguments_is_kept_and_so_are_their_bytes() {
+        let params = r#"{"_meta":{"progressToken":1.0},"arguments":{"arguments":{ "n":1e3,"z":0.70 },"name":"x\u0079"},"name":"call_tool","task":{"ttl":5}}"#;
+        let expected = r#"{"_meta":{"progressToken":1.0},"arguments":{ "n":1e3,"z":0.70 },"name":"x\u0079","task":{"ttl":5}}"#;
+        assert_eq!(unwrapped(params).await, Unwrapped::Call(expected.into()));
+        let without = r#"{"name":"call_tool","arguments":{"name":"x"}}"#;
+        let expected = r#"{"name":"x","arguments":{}}"#;
+        assert_eq!(unwrapped(without).await, Unwrapped::Call(expected.into()));
+    }
+
+    #[tokio::test]
+    async fn arguments_are_checked_under_both_names_of_a_tool() {
+        let tools = tools();
+        for name in ["u__read", "read"] {
+            let call = |arguments: &str| {
+                format!(
+                    r#"{{"name":"call_tool","arguments":{{"name":"{name}","arguments":{arguments}}}}}"#
+                )
+            };
+            let Unwrapped::Wrong(text) = unwrapped(&call(r#"{"path":7}"#)).await else {
+                unreachable!("it was called");
+            };
+            assert!(text.contains("/path") && text.contains("string"), "{text}");
+            assert!(text.contains(r#""required":["path"]"#), "{text}");
+            let right = call(r#"{"path":"a"}"#);
+            let Unwrapped::Call(params) = tools.unwrapped(Some(&right), Some(&offer())).await
+            else {
+                unreachable!("it was not called");
+            };
+            let at_once = tools.unwrapped_at_once(Some(&right), &offer());
+            assert_eq!(at_once, Some(params));
+            let wrong = call("{}");
+            assert_eq!(tools.unwrapped_at_once(Some(&wrong), &offer()), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_call_is_told_what_is_expected() {
+        for (arguments, said) in [
+            ("[1]", "must be called with an object"),
+            (r#"{"arguments":{}}"#, "missing"),
+            (r#"{"name":7}"#, "not a string"),
+            (r#"{"name":" "}"#, "empty"),
+            (
+                r#"{"name":"call_tool","arguments":{"name":"x"}}"#,
+                "this tool itself",
+            ),
+            (
+                r#"{"name":"x","arguments":"{}"}"#,
+                "arguments must be an object",
+            ),
+        ] {
+            let params = format!(r#"{{"name":"call_tool","arguments":{arguments}}}"#);
+            let Unwrapped::Wrong(text) = unwrapped(&params).await else {
+                unreachable!("{arguments} was called");
+            };
+            assert!(text.contains(said), "{arguments}: {text}");
+        }
+        let params = Some(r#"{"name":"call_tool"}"#);
+        let wrong = tools().unwrapped(params, None).await;
+        assert!(matches!(wrong, Unwrapped::Wrong(_)));
+    }
+}

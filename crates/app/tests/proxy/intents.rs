@@ -1,0 +1,109 @@
+//! What sessions are doing is noted where it passes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use riglm_app::intent::KnownIntent;
+use riglm_domain::message::Message;
+use riglm_domain::record::Record;
+
+use crate::scene::{HELLO, Scene, Setup, WELCOME, call};
+
+impl Scene {
+    /// Hands over a message of the client and drives what comes of it to its end.
+    async fn says(&self, text: &str) {
+        let message = Message::parse(&Bytes::from(text.to_owned())).unwrap();
+        if let Some(exchange) = self.session.receive(message).await.unwrap() {
+            let limit = Duration::from_secs(10);
+            tokio::time::timeout(limit, exchange.run).await.unwrap();
+        }
+    }
+
+    /// Returns what the session is doing.
+    fn intent(&self) -> Option<KnownIntent> {
+        let mut records = self.store.records().into_iter();
+        let session = records.find_map(|record| match record {
+            Record::SessionOpened(session) => Some((session.id, session.started_at)),
+            _ => None,
+        });
+        let (session, started_at) = session?;
+        self.intents.current(session, started_at)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let known = self.intent().map(|known| known.text);
+        let known = known.unwrap_or_default();
+        known.lines().map(str::to_owned).collect()
+    }
+}
+
+fn request(id: u32, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+}
+
+#[tokio::test]
+async fn each_source_is_heard_and_counts_by_its_weight() {
+    let setup = Setup {
+        policy: Some(std::sync::Arc::new(crate::own_tools::Hiding)),
+        search: Some("search"),
+        has_others: true,
+        ..Setup::default()
+    };
+    let scene = setup.scene();
+    let welcome = WELCOME.replace(r#""capabilities":{}"#, r#""capabilities":{"tools":{}}"#);
+    scene.upstream.reply_to("initialize", &welcome);
+    scene.says(HELLO).await;
+    let tools = r#""result":{"tools":[{"name":"t"}]}"#;
+    scene.upstream.reply_to("tools/list", tools);
+    assert_eq!(scene.intent(), None);
+    let uri = r#"{"uri":"file:///notes/today.md?key=1"}"#;
+    scene.says(&request(1, "resources/read", uri)).await;
+    scene.says(&call(2)).await;
+    let text = r#"{"name":"echo","arguments":{"text":"water them"}}"#;
+    scene.says(&request(3, "tools/call", text)).await;
+    let asked = r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"say it shortly"}}]}}"#;
+    scene.upstream.say(asked, None).await;
+    let prompt = r#"{"name":"review","arguments":{"language":"Rust"}}"#;
+    scene.says(&request(4, "prompts/get", prompt)).await;
+    let query = r#"{"name":"search","arguments":{"query":"find it"}}"#;
+    scene.says(&request(5, "tools/call", query)).await;
+    let said = r#"{"name":"set_context","arguments":{"query":"tidy up","intent":"for spring"}}"#;
+    scene.says(&request(6, "tools/call", said)).await;
+    let expected = [
+        "tidy up",
+        "for spring",
+        "find it",
+        "review Rust",
+        "say it shortly",
+        "water them",
+        "[redacted]",
+        "notes today md",
+    ];
+    assert_eq!(scene.lines(), expected);
+    let stored = format!("{:?}", scene.store.records());
+    for text in ["tidy", "find it", "Rust", "shortly", "water"] {
+        assert!(!stored.contains(text), "{text} was stored");
+    }
+}
+
+#[tokio::test]
+async fn what_a_request_says_beside_the_protocol_is_heard() {
+    let scene = Setup::default().scene();
+    scene.says(HELLO).await;
+    for text in ["first", "then"] {
+        let params = format!(r#"{{"_meta":{{"io.github.riglm/context":"{text}"}}}}"#);
+        scene.says(&request(1, "tools/list", &params)).await;
+    }
+    assert_eq!(scene.lines(), ["then"]);
+}
+
+#[tokio::test]
+async fn what_a_modern_server_has_completed_is_heard() {
+    let scene = Setup::default().scene();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"2"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}"#;
+    let asks = r#""result":{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[{"content":{"type":"text","text":"sum it up"}}]}},"b":{"method":"elicitation/create","params":{"message":"no"}}}}"#;
+    scene.upstream.reply_to("tools/call", asks);
+    let params = format!(r#"{{"name":"t",{meta}}}"#);
+    scene.says(&request(1, "tools/call", &params)).await;
+    assert_eq!(scene.lines(), ["sum it up"]);
+}

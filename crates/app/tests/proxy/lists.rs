@@ -1,0 +1,275 @@
+//! Lists that are chosen as a whole, in front of one upstream. Nothing is learned here: what is shown
+//! is the default pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_app::clock::SystemClock;
+use riglm_app::filtering::{ListFilter, ListOptions, Lists, ListsParts, Pool};
+use riglm_app::limits::Limits;
+use riglm_domain::invocation::{Invocation, ToolSource};
+use riglm_domain::list_shown::{SelectionMode, SelectionReason};
+use riglm_domain::message::Message;
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::record::Record;
+use riglm_ports::fake::WordCounter;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, Setup};
+
+const WELCOME: &str = r#""result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
+const TOOLS: [&str; 8] = [
+    "z_usual", "rare_1", "a_usual", "rare_2", "rare_3", "rare_4", "rare_5", "rare_6",
+];
+
+fn options() -> ListOptions {
+    ListOptions {
+        pools: vec![Pool {
+            name: "usual".into(),
+            tools: vec![NamePattern::new("*_usual")],
+            profile: None,
+            words: Vec::new(),
+        }],
+        ..ListOptions::default()
+    }
+}
+
+fn filter(options: ListOptions) -> ListFilter {
+    ListFilter::learned(Arc::new(Lists::new(ListsParts {
+        options,
+        next_tools: None,
+        stores: None,
+        counter: Arc::new(WordCounter),
+        clock: Arc::new(SystemClock),
+    })))
+}
+
+fn scene_of(options: ListOptions, limits: Limits) -> Scene {
+    let scene = Setup {
+        filter: Some(filter(options)),
+        limits,
+        search: Some("search_available_tools"),
+        has_others: true,
+        ..Setup::default()
+    }
+    .scene();
+    scene.upstream.reply_to("initialize", WELCOME);
+    offers(&scene, &TOOLS);
+    scene
+}
+
+async fn scene() -> Scene {
+    let scene = scene_of(options(), Limits::default());
+    ask(&scene, HELLO).await;
+    scene
+}
+
+fn offers(scene: &Scene, tools: &[&str]) {
+    let tools: Vec<Value> = tools
+        .iter()
+        .map(|name| json!({ "name": name, "n": 1.0 }))
+        .collect();
+    let result = json!({ "tools": tools, "_meta": {"x": 1} });
+    scene
+        .upstream
+        .reply_to("tools/list", &format!(r#""result":{result}"#));
+}
+
+async fn ask(scene: &Scene, text: &str) -> Value {
+    let message = Message::from_text(text.to_owned()).unwrap();
+    if let Some(exchange) = scene.session.receive(message).await.unwrap() {
+        tokio::time::timeout(Duration::from_secs(10), exchange.run)
+            .await
+            .unwrap();
+    }
+    serde_json::from_str(&scene.last()).unwrap()
+}
+
+fn list(cursor: Option<&str>) -> String {
+    let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}).to_string()
+}
+
+fn names(answer: &Value) -> Vec<&str> {
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
+}
+
+fn n_lists_asked(scene: &Scene) -> usize {
+    let sent = scene.upstream.sent();
+    sent.iter()
+        .filter(|(_, text)| text.contains("tools/list"))
+        .count()
+}
+
+fn calls(scene: &Scene) -> Vec<Invocation> {
+    let records = scene.store.records().into_iter();
+    let calls = records.filter_map(|record| match record {
+        Record::CallOpened(call) => Some(call),
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[tokio::test]
+async fn a_list_is_chosen_kept_and_recorded_once() {
+    let scene = scene().await;
+    let answer = ask(&scene, &list(None)).await;
+    let expected = [
+        "search_available_tools",
+        "a_usual",
+        "z_usual",
+        "call_tool",
+        "set_context",
+    ];
+    assert_eq!(names(&answer), expected);
+    assert_eq!(answer["result"]["_meta"]["x"], 1);
+    assert!(scene.last().contains(r#"{"name":"a_usual","n":1.0}"#));
+    let first = scene.last();
+    // Within seconds the server need not be asked again, nor the same be recorded.
+    ask(&scene, &list(None)).await;
+    assert_eq!(scene.last(), first);
+    assert_eq!(n_lists_asked(&scene), 1);
+    let records = scene.store.records();
+    let shown: Vec<_> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::ListShown(list) => Some(list),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(shown.len(), 1);
+    assert_eq!((shown[0].n_available, shown[0].tools.tools().len()), (8, 2));
+    let selection = shown[0].selection.as_ref().unwrap();
+    assert_eq!(selection.mode, SelectionMode::Pool);
+    assert_eq!(selection.reason, Some(SelectionReason::NothingLearned));
+    assert!(selection.is_fallback);
+    assert_eq!(selection.pool.tools().len(), 2);
+    assert!(selection.shown_tokens < selection.available_tokens);
+}
+
+#[tokio::test]
+async fn a_hidden_tool_is_called_by_its_name_and_known_as_hidden() {
+    let scene = scene().await;
+    ask(&scene, &list(None)).await;
+    scene
+        .upstream
+        .reply_to("tools/call", r#""result":{"content":[]}"#);
+    for name in ["rare_3", "a_usual", "nobody_has_it"] {
+        let call =
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": name}});
+        ask(&scene, &call.to_string()).await;
+    }
+    let sources: Vec<_> = calls(&scene).iter().map(|call| call.source).collect();
+    let expected = [ToolSource::Hidden, ToolSource::Shown, ToolSource::Shown];
+    assert_eq!(sources, expected);
+}
+
+#[tokio::test]
+async fn the_handshake_promises_that_changes_are_told() {
+    let scene = scene_of(options(), Limits::default());
+    let answer = ask(&scene, HELLO).await;
+    let capabilities = &answer["result"]["capabilities"];
+    assert_eq!(capabilities["tools"]["listChanged"], true);
+    assert_eq!(capabilities["logging"], json!({}));
+}
+
+#[tokio::test]
+async fn after_a_change_the_server_is_asked_again() {
+    let scene = scene().await;
+    ask(&scene, &list(None)).await;
+    offers(
+        &scene,
+        &[
+            "a_usual", "b_usual", "rare_1", "rare_2", "rare_3", "rare_4", "rare_5",
+        ],
+    );
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    scene.upstream.say(changed, None).await;
+    let answer = ask(&scene, &list(None)).await;
+    assert_eq!(n_lists_asked(&scene), 2);
+    let listed = names(&answer);
+    assert!(
+        listed.contains(&"a_usual") && listed.contains(&"b_usual"),
+        "{listed:?}"
+    );
+    assert!(
+        !listed.contains(&"z_usual") && !listed.contains(&"rare_1"),
+        "{listed:?}"
+    );
+}
+
+#[tokio::test]
+async fn with_everything_banned_the_search_is_left() {
+    let options = ListOptions {
+        bans: vec![NamePattern::new("*")],
+        ..ListOptions::default()
+    };
+    let scene = scene_of(options, Limits::default());
+    ask(&scene, HELLO).await;
+    let answer = ask(&scene, &list(None)).await;
+    let expected = ["search_available_tools", "call_tool", "set_context"];
+    assert_eq!(names(&answer), expected);
+}
+
+#[tokio::test]
+async fn a_long_list_has_pages_whose_cursors_are_checked() {
+    let limits = Limits {
+        list_page_entries: 3,
+        ..Limits::default()
+    };
+    let scene = scene_of(ListOptions::default(), limits);
+    ask(&scene, HELLO).await;
+    let mut all = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let answer = ask(&scene, &list(cursor.as_deref())).await;
+        all.extend(names(&answer).into_iter().map(str::to_owned));
+        cursor = answer["result"]["nextCursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+        assert!(all.len() < 99);
+    }
+    let mut expected: Vec<&str> = TOOLS.to_vec();
+    expected.sort_unstable();
+    expected.push("search_available_tools");
+    assert_eq!(all, expected);
+    for wrong in [
+        "",
+        "x",
+        "1-000000000000.3",
+        "🙂.1",
+        "1.99999999999999999999",
+    ] {
+        let answer = ask(&scene, &list(Some(wrong))).await;
+        assert_eq!(answer["error"]["code"], -32602, "{wrong}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_answers_in_place_of_a_list_passes() {
+    let scene = scene().await;
+    scene.upstream.reply_to(
+        "tools/list",
+        r#""error":{"code":-32001,"message":"log in first","data":[1.0]}"#,
+    );
+    let message = Message::from_text(list(None)).unwrap();
+    if let Some(exchange) = scene.session.receive(message).await.unwrap() {
+        exchange.run.await;
+    }
+    let expected =
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"log in first","data":[1.0]}}"#;
+    assert_eq!(scene.last(), expected);
+}
+
+#[tokio::test]
+async fn a_client_that_lists_before_it_is_set_up_is_answered() {
+    let scene = scene_of(options(), Limits::default());
+    let answer = ask(&scene, &list(None)).await;
+    assert!(answer["error"]["message"].is_string() || names(&answer).contains(&"a_usual"));
+}

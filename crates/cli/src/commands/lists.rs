@@ -1,0 +1,184 @@
+//! `riglm lists`: what lists of tools cost and saved.
+
+use anyhow::Context;
+use jiff::{SignedDuration, Timestamp};
+use riglm_adapters_storage::open_reader;
+use riglm_app::clock::SystemClock;
+use riglm_app::list_accounts::{RecentLists, recent_lists};
+use riglm_domain::economics::CostModel;
+use riglm_domain::list_account::{ASSUMPTIONS, PolicySummary};
+use riglm_ports::clock::Clock as _;
+use serde_json::{Map, Value, json};
+
+use super::table::{Column, foreign, table};
+use crate::args::ListsArgs;
+use crate::config::Config;
+use crate::output::{note, print};
+
+/// Prints what the lists of the last days came to.
+pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Result<()> {
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let age = SignedDuration::from_hours(24 * i64::from(arguments.days));
+    let since = (SystemClock.now().checked_sub(age)).unwrap_or(Timestamp::MIN);
+    let prices = CostModel::default();
+    let recent = recent_lists(&store, since, arguments.limit, &prices).await?;
+    if recent.n_connections >= u64::from(arguments.limit) {
+        note(&format!(
+            "looked at the newest {} sessions; there may be more, see --limit",
+            recent.n_connections
+        ));
+    }
+    let text = if arguments.store.json {
+        let json = as_json(&recent, since, &prices);
+        serde_json::to_string(&json).context("failed to write lists as JSON")?
+    } else {
+        as_table(&recent)
+    };
+    Ok(print(&text)?)
+}
+
+fn as_json(recent: &RecentLists, since: Timestamp, prices: &CostModel) -> Value {
+    let policies = recent.summary.by_policy.iter();
+    let policies: Map<String, Value> = policies
+        .map(|(policy, summary)| (policy.clone(), summary_as_json(summary)))
+        .collect();
+    json!({
+        "since": since,
+        "connections": recent.n_connections,
+        "all": summary_as_json(&recent.summary.all),
+        "policies": policies,
+        "prices": {
+            "cached_read": prices.cached_read,
+            "cache_write": prices.cache_write,
+            "context_tokens": prices.context_tokens,
+            "search": prices.search,
+            "inline_search": prices.inline_search,
+        },
+        "assumptions": ASSUMPTIONS,
+    })
+}
+
+fn summary_as_json(summary: &PolicySummary) -> Value {
+    let total = &summary.total;
+    json!({
+        "sessions": summary.sessions,
+        "mean_list_size": summary.mean_list_size(),
+        "share_shown": summary.share_shown(),
+        "misses_per_session": summary.misses_per_session(),
+        "searches_per_session": summary.searches_per_session(),
+        "list_changes_per_session": summary.list_changes_per_session(),
+        "tools_used": total.tools_used,
+        "tool_misses": total.tool_misses,
+        "tool_escalations": total.tool_escalations,
+        "searches": total.searches,
+        "list_changes": total.list_changes,
+        "tokens_saved": total.tokens_saved,
+        "cost_avoided": total.cost_avoided,
+        "share_at_a_loss": summary.share_at_a_loss(),
+    })
+}
+
+fn as_table(recent: &RecentLists) -> String {
+    if recent.summary.all.sessions == 0 {
+        return "no lists are recorded".into();
+    }
+    let columns = [
+        Column::Text("POLICY"),
+        Column::Number("SESSIONS"),
+        Column::Number("LIST SIZE"),
+        Column::Number("SHOWN %"),
+        Column::Number("MISSES"),
+        Column::Number("SEARCHES"),
+        Column::Number("CHANGES"),
+        Column::Number("TOKENS SAVED"),
+        Column::Number("COST AVOIDED"),
+        Column::Number("AT A LOSS %"),
+    ];
+    let policies = (recent.summary.by_policy.iter()).map(|(policy, summary)| {
+        let name = foreign(policy);
+        row(name, summary)
+    });
+    let all = row("all together".into(), &recent.summary.all);
+    let shown = table(&columns, policies.chain([all]).collect());
+    format!("{shown}\n\nList size, misses, searches and changes are means of a session.")
+}
+
+fn row(name: String, summary: &PolicySummary) -> Vec<String> {
+    vec![
+        name,
+        summary.sessions.to_string(),
+        format!("{:.1}", summary.mean_list_size()),
+        format!("{:.1}", 100.0 * summary.share_shown()),
+        format!("{:.2}", summary.misses_per_session()),
+        format!("{:.2}", summary.searches_per_session()),
+        format!("{:.2}", summary.list_changes_per_session()),
+        summary.total.tokens_saved.to_string(),
+        format!("{:.0}", summary.total.cost_avoided),
+        format!("{:.1}", 100.0 * summary.share_at_a_loss()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::list_account::ListAccount;
+
+    use super::*;
+
+    fn recent() -> RecentLists {
+        let mut recent = RecentLists {
+            n_connections: 4,
+            ..RecentLists::default()
+        };
+        let account = |cost_avoided| ListAccount {
+            shown_tools: 10,
+            available_tools: 40,
+            searches: 3,
+            tokens_saved: 6_000,
+            cost_avoided,
+            ..ListAccount::default()
+        };
+        recent.summary.add("epoch", &account(900.4));
+        recent.summary.add("epoch", &account(-100.0));
+        recent.summary.add("\u{1b}[2J", &account(0.0));
+        recent
+    }
+
+    #[test]
+    fn json_has_all_policies_with_what_is_assumed() {
+        let json = as_json(&recent(), Timestamp::UNIX_EPOCH, &CostModel::default());
+        let keys = [
+            "since",
+            "connections",
+            "all",
+            "policies",
+            "prices",
+            "assumptions",
+        ];
+        for key in keys {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        assert_eq!(json["all"]["sessions"], 3);
+        let epoch = &json["policies"]["epoch"];
+        assert_eq!(epoch["share_shown"], 0.25);
+        assert_eq!(epoch["searches_per_session"], 3.0);
+        assert_eq!(epoch["share_at_a_loss"], 0.5);
+        assert_eq!(epoch["tokens_saved"], 12_000);
+        let n_assumptions = json["assumptions"].as_array().map(Vec::len);
+        assert_eq!(n_assumptions, Some(ASSUMPTIONS.len()));
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_policy_and_one_for_all() {
+        let shown = as_table(&recent());
+        let lines: Vec<Vec<&str>> = (shown.lines())
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let expected = [
+            "epoch", "2", "10.0", "25.0", "0.00", "3.00", "0.00", "12000", "800", "50.0",
+        ];
+        assert_eq!(lines[2], expected);
+        assert_eq!(lines[3][..3], ["all", "together", "3"]);
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+        assert_eq!(as_table(&RecentLists::default()), "no lists are recorded");
+    }
+}

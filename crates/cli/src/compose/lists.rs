@@ -1,0 +1,86 @@
+//! What chooses the tools of lists.
+
+use std::sync::Arc;
+
+use riglm_adapters_prediction::{FilteringConfig, O200kTokenCounter, list_policy_from};
+use riglm_adapters_storage::Storage;
+use riglm_app::filtering::{
+    ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool,
+};
+use riglm_app::learning::NextTools;
+use riglm_domain::listing::{ListBounds, ListPrices};
+use riglm_domain::prediction::NamePattern;
+use riglm_ports::clock::Clock;
+
+use crate::config::Config;
+
+/// Returns the filter that the configuration asks for.
+pub(super) fn filter_from(
+    config: &Config,
+    storage: Option<&Arc<Storage>>,
+    next_tools: Option<&Arc<NextTools>>,
+    clock: Arc<dyn Clock>,
+) -> ListFilter {
+    if !config.filtering.is_learned() {
+        return ListFilter::new(list_policy_from(&config.filtering));
+    }
+    let stores = storage.map(|storage| {
+        let store = Arc::new(storage.store.clone());
+        ListStores {
+            epochs: Arc::clone(&store) as _,
+            overrides: Arc::clone(&store) as _,
+            usage: Arc::clone(&store) as _,
+            changes: store,
+        }
+    });
+    let n_inline = config.search.n_predicted.saturating_add(1);
+    ListFilter::learned(Arc::new(Lists::new(ListsParts {
+        options: options(&config.filtering, n_inline),
+        next_tools: next_tools.cloned(),
+        stores,
+        counter: Arc::new(O200kTokenCounter),
+        clock,
+    })))
+}
+
+fn options(config: &FilteringConfig, n_inline: u32) -> ListOptions {
+    let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let clients = config.clients.iter().map(|client| ClientRule {
+        name: NamePattern::new(&client.name),
+        policy: client.policy,
+        prompt_cache: client.prompt_cache,
+        loads_on_demand: client.loads_on_demand,
+    });
+    let pools = config.pools.iter().map(|pool| Pool {
+        name: pool.name.clone(),
+        tools: patterns(&pool.tools),
+        profile: pool.profile.clone(),
+        words: pool.words.clone(),
+    });
+    ListOptions {
+        policy: config.policy,
+        bounds: ListBounds {
+            min_tools: at_most(config.min_tools),
+            max_tools: at_most(config.max_tools),
+            token_budget: config.token_budget,
+        },
+        prices: ListPrices {
+            model: config.costs.model(),
+            n_inline,
+            ..ListPrices::default()
+        },
+        coverage: config.coverage,
+        epoch: config.epoch,
+        pins: patterns(&config.pins),
+        bans: patterns(&config.bans),
+        allow: patterns(&config.allow),
+        deny: patterns(&config.deny),
+        gate_writes: config.gate_writes,
+        clients: clients.collect(),
+        pools: pools.collect(),
+    }
+}
+
+fn patterns(texts: &[String]) -> Vec<NamePattern> {
+    texts.iter().map(|text| NamePattern::new(text)).collect()
+}

@@ -1,0 +1,133 @@
+use jiff::SignedDuration;
+use proptest::prelude::*;
+
+use super::*;
+
+const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+fn after(minutes: i64) -> Timestamp {
+    START + SignedDuration::from_mins(minutes)
+}
+
+fn note(memory: &mut IntentMemory, source: IntentSource, text: &str, minutes: i64) {
+    memory.note(source, text, &IntentWeights::default(), after(minutes));
+}
+
+fn text(memory: &IntentMemory, minutes: i64) -> String {
+    let known = memory.current(after(minutes));
+    known.map_or_else(String::new, |known| known.text)
+}
+
+#[test]
+fn what_counts_most_comes_first_and_then_what_is_newest() {
+    let mut memory = IntentMemory::default();
+    note(&mut memory, IntentSource::Resource, "resource", 0);
+    note(&mut memory, IntentSource::Search, "first", 0);
+    note(&mut memory, IntentSource::Search, "second", 0);
+    note(&mut memory, IntentSource::SetContext, "said", 0);
+    assert_eq!(text(&memory, 0), "said\nsecond\nfirst\nresource");
+    assert!((memory.current(START).unwrap().weight - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_text_counts_half_after_ten_minutes_and_after_ten_calls() {
+    let mut memory = IntentMemory::default();
+    note(&mut memory, IntentSource::SetContext, "said", 0);
+    let weight = |memory: &IntentMemory, minutes| memory.current(after(minutes)).unwrap().weight;
+    assert!((weight(&memory, 10) - 0.5).abs() < 1e-9);
+    for _ in 0..10 {
+        note(&mut memory, IntentSource::Arguments, "", 0);
+    }
+    assert!((weight(&memory, 10) - 0.25).abs() < 1e-9);
+    assert_eq!(memory.current(after(120)), None);
+}
+
+#[test]
+fn what_a_client_says_it_does_takes_the_place_of_what_it_said_before() {
+    let mut memory = IntentMemory::default();
+    note(&mut memory, IntentSource::SetContext, "one task", 0);
+    note(&mut memory, IntentSource::SetContext, "another", 1);
+    assert_eq!(text(&memory, 1), "another");
+    for number in 0..9 {
+        note(&mut memory, IntentSource::Search, &number.to_string(), 2);
+    }
+    assert_eq!(text(&memory, 2), "another\n8\n7\n6");
+    note(&mut memory, IntentSource::Search, "7", 3);
+    assert_eq!(
+        text(&memory, 3).lines().filter(|line| *line == "7").count(),
+        1
+    );
+}
+
+#[test]
+fn a_source_that_is_switched_off_is_not_listened_to() {
+    let weights = IntentWeights {
+        search: 0.0,
+        ..IntentWeights::default()
+    };
+    let mut memory = IntentMemory::default();
+    memory.note(IntentSource::Search, "x", &weights, START);
+    assert_eq!(memory.current(START), None);
+    assert!(weights.validate().is_ok() && !weights.is_off());
+    let odd = IntentWeights {
+        prompts: f64::NAN,
+        ..weights
+    };
+    let error = odd.validate().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the weight of prompt is not a number from 0 to 1"
+    );
+}
+
+fn source() -> impl Strategy<Value = IntentSource> {
+    proptest::sample::select(IntentSource::ALL.to_vec())
+}
+
+proptest! {
+    #[test]
+    fn memory_and_text_are_bounded_whatever_is_said(
+        notes in proptest::collection::vec((source(), ".{0,40}", 0_usize..120, 0_i64..60), 0..60),
+        at in 0_i64..120,
+    ) {
+        let mut memory = IntentMemory::default();
+        for (source, text, n_times, minutes) in &notes {
+            note(&mut memory, *source, &text.repeat(*n_times), *minutes);
+        }
+        let n_chars: usize = memory.notes.iter().map(|note| note.text.chars().count()).sum();
+        prop_assert!(n_chars <= MAX_CHARS);
+        let most: usize = IntentSource::ALL.iter().map(|source| most_of(*source)).sum();
+        prop_assert!(memory.notes.len() <= most);
+        if let Some(known) = memory.current(after(at)) {
+            prop_assert!(known.text.chars().count() <= MAX_INTENT_CHARS);
+            prop_assert!(!known.text.is_empty());
+            prop_assert!(known.weight > 0.0 && known.weight <= 1.0);
+        }
+    }
+
+    #[test]
+    fn nothing_counts_more_later_than_now(
+        notes in proptest::collection::vec((source(), "[a-z]{1,9}", 0_i64..60), 1..30),
+        (first, later) in (60_i64..90, 0_i64..90),
+    ) {
+        let mut memory = IntentMemory::default();
+        for (source, text, minutes) in &notes {
+            note(&mut memory, *source, text, *minutes);
+        }
+        let weight = |at| memory.current(after(at)).map_or(0.0, |known| known.weight);
+        prop_assert!(weight(first + later) <= weight(first) + 1e-12);
+    }
+
+    #[test]
+    fn what_was_said_last_by_the_client_itself_comes_first(
+        notes in proptest::collection::vec((source(), "[a-z]{1,9}"), 0..30),
+    ) {
+        let mut memory = IntentMemory::default();
+        for (source, text) in &notes {
+            note(&mut memory, *source, text, 0);
+        }
+        note(&mut memory, IntentSource::SetContext, "LAST", 0);
+        let text = text(&memory, 0);
+        prop_assert_eq!(text.lines().next(), Some("LAST"));
+    }
+}

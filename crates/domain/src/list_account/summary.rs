@@ -1,0 +1,101 @@
+//! What the lists of many sessions came to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ListAccount;
+
+/// What the lists of all sessions came to, and of those under each policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ListSummary {
+    /// All sessions together.
+    pub all: PolicySummary,
+    /// Sessions by the policy of their newest list.
+    pub by_policy: BTreeMap<String, PolicySummary>,
+}
+
+impl ListSummary {
+    /// Adds the account of a session whose newest list this policy chose.
+    pub fn add(&mut self, policy: &str, account: &ListAccount) {
+        self.all.add(account);
+        (self.by_policy.entry(policy.to_owned()).or_default()).add(account);
+    }
+}
+
+/// Sums over sessions. Means and shares are made of them: 0 without sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicySummary {
+    /// Sessions.
+    pub sessions: u64,
+    /// Sums of the numbers of the accounts.
+    pub total: ListAccount,
+    /// Sessions that the shorter lists cost more than they saved.
+    pub sessions_at_a_loss: u64,
+}
+
+impl PolicySummary {
+    /// Returns how many tools the newest list of a session has on average.
+    #[must_use]
+    pub fn mean_list_size(&self) -> f64 {
+        ratio(self.total.shown_tools, self.sessions)
+    }
+
+    /// Returns the share of the tools that the newest lists show, of those to choose from.
+    #[must_use]
+    pub fn share_shown(&self) -> f64 {
+        ratio(self.total.shown_tools, self.total.available_tools)
+    }
+
+    /// Returns how many tools a session called on average that its list did not show.
+    #[must_use]
+    pub fn misses_per_session(&self) -> f64 {
+        ratio(self.total.tool_misses, self.sessions)
+    }
+
+    /// Returns how often a session searched on average.
+    #[must_use]
+    pub fn searches_per_session(&self) -> f64 {
+        ratio(self.total.searches, self.sessions)
+    }
+
+    /// Returns how often the list of a session changed on average.
+    #[must_use]
+    pub fn list_changes_per_session(&self) -> f64 {
+        ratio(self.total.list_changes, self.sessions)
+    }
+
+    /// Returns the share of sessions that the shorter lists cost more than they saved.
+    #[must_use]
+    pub fn share_at_a_loss(&self) -> f64 {
+        ratio(self.sessions_at_a_loss, self.sessions)
+    }
+
+    fn add(&mut self, account: &ListAccount) {
+        let total = &mut self.total;
+        for (sum, n) in [
+            (&mut total.tools_loaded, account.tools_loaded),
+            (&mut total.tools_used, account.tools_used),
+            (&mut total.tool_misses, account.tool_misses),
+            (&mut total.tool_escalations, account.tool_escalations),
+            (&mut total.searches, account.searches),
+            (&mut total.list_changes, account.list_changes),
+            (&mut total.shown_tools, account.shown_tools),
+            (&mut total.available_tools, account.available_tools),
+            (&mut total.shown_tokens, account.shown_tokens),
+            (&mut total.available_tokens, account.available_tokens),
+        ] {
+            *sum = sum.saturating_add(n);
+        }
+        total.tokens_saved = total.tokens_saved.saturating_add(account.tokens_saved);
+        let cost = total.cost_avoided + account.cost_avoided;
+        total.cost_avoided = cost.clamp(f64::MIN, f64::MAX);
+        self.sessions += 1;
+        self.sessions_at_a_loss += u64::from(account.cost_avoided < 0.0);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
+fn ratio(sum: u64, n: u64) -> f64 {
+    if n == 0 { 0.0 } else { sum as f64 / n as f64 }
+}

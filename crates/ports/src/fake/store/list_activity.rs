@@ -1,0 +1,123 @@
+//! What sessions did that lists are judged by.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::invocation::Invocation;
+use riglm_domain::list_account::ListActivity;
+use riglm_domain::list_shown::ListShown;
+use riglm_domain::search::Search;
+
+use super::MemoryStore;
+use super::reading::{last, newest};
+use super::rows::Rows;
+use crate::analytics::{ListActivityRepository, StoreError};
+
+impl Rows {
+    fn activity(
+        &self,
+        limit: u32,
+        has_call: impl Fn(&Invocation) -> bool,
+        has_search: impl Fn(&Search) -> bool,
+        has_list: impl Fn(&ListShown) -> bool,
+    ) -> ListActivity {
+        let calls = (self.calls.values())
+            .map(|row| &row.invocation)
+            .filter(|call| call.continues.is_none() && has_call(call));
+        let searches = self.searches.values().filter(|row| has_search(row));
+        let lists = self.lists_shown.values().filter(|row| has_list(row));
+        let by_moment = |row: &ListShown| (row.shown_at, row.session);
+        let lists = newest(lists.cloned().collect(), limit, by_moment);
+        ListActivity {
+            lists: lists.iter().map(Into::into).collect(),
+            calls: last(calls, limit).iter().map(Into::into).collect(),
+            searches: last(searches, limit).iter().map(Into::into).collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl ListActivityRepository for MemoryStore {
+    async fn sessions_since(
+        &self,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SessionId>, StoreError> {
+        let rows = self.rows();
+        let sessions = rows.sessions.values().map(|(session, _)| session);
+        let begun: Vec<(Timestamp, SessionId)> = sessions
+            .filter(|session| session.started_at >= since)
+            .map(|session| (session.started_at, session.id))
+            .collect();
+        let begun = newest(begun, limit, |begun: &(Timestamp, SessionId)| *begun);
+        Ok(begun.into_iter().map(|(_, id)| id).collect())
+    }
+
+    async fn work_sessions_of(
+        &self,
+        sessions: &[SessionId],
+    ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
+        let rows = self.rows();
+        let mut of: BTreeMap<SessionId, BTreeSet<WorkSessionId>> = BTreeMap::new();
+        for row in rows.calls.values() {
+            let call = &row.invocation;
+            if let Some(work_session) = call.work_session
+                && sessions.contains(&call.session)
+            {
+                of.entry(call.session).or_default().insert(work_session);
+            }
+        }
+        Ok(of)
+    }
+
+    async fn list_activities(
+        &self,
+        sessions: &[SessionId],
+        limit: u32,
+    ) -> Result<BTreeMap<SessionId, ListActivity>, StoreError> {
+        let rows = self.rows();
+        let of = |id: SessionId| {
+            rows.activity(
+                limit,
+                |call| call.session == id,
+                |search| search.session == id,
+                |list| list.session == id,
+            )
+        };
+        Ok(sessions.iter().map(|id| (*id, of(*id))).collect())
+    }
+
+    async fn list_activity_of(
+        &self,
+        work_session: WorkSessionId,
+        limit: u32,
+    ) -> Result<ListActivity, StoreError> {
+        let rows = self.rows();
+        let is_of = |call: &Invocation| call.work_session == Some(work_session);
+        let calls = rows.calls.values().map(|row| &row.invocation);
+        let calls: Vec<&Invocation> = calls.filter(|call| is_of(call)).collect();
+        let known = rows.work_sessions.get(&work_session);
+        let known = known.map(|row| [row.started_at, row.last_active_at]);
+        let moments = (calls.iter().map(|call| call.started_at)).chain(known.into_iter().flatten());
+        let moments: BTreeSet<Timestamp> = moments.collect();
+        let (Some(from), Some(to)) = (moments.first(), moments.last()) else {
+            return Ok(ListActivity::default());
+        };
+        let over: BTreeSet<SessionId> = calls.iter().map(|call| call.session).collect();
+        let lists = rows.lists_shown.values();
+        let held = lists
+            .filter(|row| over.contains(&row.session) && row.shown_at <= *from)
+            .map(|row| row.shown_at)
+            .max();
+        let shown_from = held.unwrap_or(*from);
+        let is_within = |from: Timestamp, at: Timestamp| (from..=*to).contains(&at);
+        Ok(rows.activity(
+            limit,
+            is_of,
+            |row| over.contains(&row.session) && is_within(*from, row.searched_at),
+            |row| over.contains(&row.session) && is_within(shown_from, row.shown_at),
+        ))
+    }
+}

@@ -1,0 +1,216 @@
+//! Calls through the tool for calling others, names that nobody has, and what a client says it does.
+
+use riglm_tests::envelope::raw_at;
+use riglm_tests::fixture::Transport;
+use riglm_tests::modern::REVISION;
+use riglm_tests::riglm::read_store;
+use serde_json::{Value, json};
+
+use super::face::{Face, Talk, text_of};
+use super::{sources, usual};
+use crate::modern_odd;
+
+fn parsed(answer: &str) -> Value {
+    serde_json::from_str(answer).expect("an answer is JSON")
+}
+
+/// Returns the message of an error, or the last text of a result that is one.
+fn complaint(answer: &str) -> String {
+    let answer = parsed(answer);
+    if let Some(message) = answer["error"]["message"].as_str() {
+        return message.to_owned();
+    }
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    let content = answer["result"]["content"].as_array();
+    let last = content.and_then(|content| content.last());
+    let text = last.and_then(|last| last["text"].as_str());
+    text.unwrap_or_default().to_owned()
+}
+
+/// Returns the answer to a call that was made by itself, and through the tool for that before the
+/// list was known and after it.
+async fn three_ways(talk: &Talk, tool: &str, arguments: &str) -> [String; 3] {
+    let result = |answer: String| {
+        raw_at(&answer, &["result"])
+            .or_else(|| raw_at(&answer, &["error"]))
+            .unwrap_or_else(|| panic!("{:?}: {answer}", talk.face))
+    };
+    let first = result(talk.answer("1", (tool, true), arguments).await);
+    let second = result(talk.answer("2", (tool, true), arguments).await);
+    let direct = result(talk.answer("3", (tool, false), arguments).await);
+    [direct, first, second]
+}
+
+#[tokio::test]
+async fn a_call_through_the_tool_is_answered_as_the_call_itself() {
+    for face in Face::all() {
+        for (tool, arguments) in [
+            // What it answers says how long its parameters were.
+            ("echo", r#"{"text":"h\u0065re"}"#),
+            ("odd", "{}"),
+            ("is_error", "{}"),
+            ("fail", r#"{"code":-32000}"#),
+        ] {
+            let talk = face.start().await;
+            let shown = face.shown(tool);
+            let [direct, first, second] = three_ways(&talk, &shown, arguments).await;
+            assert_eq!(first, direct, "{face:?}: {tool}");
+            assert_eq!(second, direct, "{face:?}: {tool}");
+            let source = if tool == "echo" { "hidden" } else { "shown" };
+            let expected = (tool.to_owned(), source.to_owned());
+            assert_eq!(sources(&talk).await, vec![expected; 3], "{face:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn headers_are_made_anew_for_the_call_that_is_made() {
+    let upstream = modern_odd().start(Transport::Streamable).await;
+    let face = Face {
+        downstream: Transport::Streamable,
+        revision: REVISION,
+        is_united: false,
+    };
+    let talk = face
+        .start_before(&upstream, "[filtering]\ndeny = [\"echo\"]\n", "denylist")
+        .await;
+    // The server refuses what comes without the headers that its schema asks for.
+    let arguments = r#"{"region":"eu \u00e9","place":{"number":7},"flag":true}"#;
+    for id in ["1", "2"] {
+        let answer = talk.answer(id, ("mirrored", true), arguments).await;
+        assert!(raw_at(&answer, &["result"]).is_some(), "{answer}");
+        let seen = talk.answer(id, ("seen", true), "{}").await;
+        let headers = ["result", "structuredContent", "headers", "mcp-name"];
+        assert_eq!(
+            raw_at(&seen, &headers).as_deref(),
+            Some(r#""seen""#),
+            "{seen}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn progress_and_cancellation_are_those_of_the_call() {
+    for is_united in [false, true] {
+        let talk = usual(is_united).start().await;
+        let client = &talk.line.client;
+        for (id, is_known) in [("1", false), ("2", true)] {
+            let shown = talk.face.shown("progress");
+            let params = format!(
+                r#""name":"call_tool","arguments":{{"name":"{shown}","arguments":{{"steps":2}}}},"_meta":{{"progressToken":"of {id}"}}"#
+            );
+            let before = client.n_received();
+            let answer = talk.ask(id, "tools/call", &params).await;
+            assert!(answer.text.contains("told"), "{is_known}: {}", answer.text);
+            let told = client
+                .method_after(before, "notifications/progress", 2)
+                .await;
+            let token = format!(r#""of {id}""#);
+            for message in told {
+                let found = raw_at(&message.text, &["params", "progressToken"]);
+                assert_eq!(found.as_deref(), Some(&*token));
+            }
+        }
+        let shown = talk.face.shown("wait_cancel");
+        let params = format!(r#""name":"call_tool","arguments":{{"name":"{shown}"}}"#);
+        let before = client.n_received();
+        let text = talk.text("3", "tools/call", &params);
+        let cancelling = async {
+            client
+                .method_after(before, "notifications/message", 1)
+                .await;
+            client.cancel("3").await;
+        };
+        // Over HTTP the head of an answer that never comes may never come either.
+        let limit = std::time::Duration::from_secs(5);
+        let sending = tokio::time::timeout(limit, client.send(&text));
+        let _ = tokio::join!(sending, cancelling);
+        let rows = riglm_tests::riglm::rows(talk.line.data_dir.path(), &["calls", "--json"]).await;
+        let last = rows.last().expect("there are calls");
+        assert_eq!(last["tool"], "wait_cancel");
+        assert_eq!(last["outcome"], "cancelled", "{last}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_not_sent_on() {
+    for face in Face::all() {
+        let talk = face.start().await;
+        let long = json!({"text": "x".repeat(1_001)}).to_string();
+        let answer = talk.answer("1", (&face.shown("echo"), true), &long).await;
+        let said = complaint(&answer);
+        assert!(
+            said.contains("/text: ") && said.contains("1e3"),
+            "{face:?}: {said}"
+        );
+        let none = talk.answer("2", ("call_tool", true), "{}").await;
+        assert!(complaint(&none).contains("this tool itself"), "{none}");
+        let result = parsed(&none)["result"].take();
+        assert_eq!(result["resultType"] == "complete", face.is_modern());
+        let count = read_store(talk.line.data_dir.path(), &["calls", "--count"]).await;
+        assert_eq!(count.trim(), "0", "{face:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_has_leads_to_the_nearest_ones() {
+    for face in Face::all() {
+        let talk = face.start().await;
+        for (id, is_through) in [("1", false), ("2", true)] {
+            let answer = talk.answer(id, ("ecko", is_through), "{}").await;
+            let said = complaint(&answer);
+            let echo = face.shown("echo");
+            assert!(said.contains(&echo), "{face:?}: {said}");
+            assert_eq!(said.contains("Input schema"), id == "1", "{face:?}: {said}");
+            let code = parsed(&answer)["error"]["code"].as_i64();
+            assert!(code.is_none_or(|code| code == -32602), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_tool_that_is_called_wrongly_is_told_with_its_schema() {
+    for face in Face::all() {
+        let configuration = "[filtering]\nallow = [\"odd\"]\n";
+        let talk = face.start_with(configuration, "allowlist").await;
+        talk.tools("list").await;
+        let fail = face.shown("fail");
+        let right = r#"{"code":-32602,"note":"n"}"#;
+        let answer = talk.answer("1", (&fail, false), right).await;
+        assert!(complaint(&answer).ends_with('\u{ab}'), "{face:?}: {answer}");
+        let wrong = r#"{"code":-32602,"note":7}"#;
+        for (id, has_schema) in [("2", true), ("3", false)] {
+            let answer = talk.answer(id, (&fail, false), wrong).await;
+            assert_eq!(
+                parsed(&answer)["error"]["code"],
+                -32602,
+                "{face:?}: {answer}"
+            );
+            let said = complaint(&answer);
+            assert!(
+                said.starts_with("odd: ") && said.contains("/note: "),
+                "{said}"
+            );
+            assert_eq!(said.contains("Input schema: {"), has_schema, "{said}");
+        }
+        let other = wrong.replace("-32602", "-32000");
+        let answer = talk.answer("4", (&fail, false), &other).await;
+        assert!(complaint(&answer).ends_with('\u{ab}'), "{face:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_says_it_does_is_answered_with_the_tools_for_it() {
+    for face in Face::all() {
+        let talk = face.start().await;
+        let said = r#"{"query":"echo","intent":"the text of a secret plan"}"#;
+        let result = talk.call("1", "set_context", said).await;
+        let echo = face.shown("echo");
+        assert!(text_of(&result).contains(&echo), "{face:?}: {result}");
+        let found = result["structuredContent"]["matches"].as_array();
+        assert_eq!(found.is_some(), face.is_structured(), "{face:?}: {result}");
+        talk.call("2", &echo, r#"{"text":"here"}"#).await;
+        let expected = [("echo".to_owned(), "found".to_owned())];
+        assert_eq!(sources(&talk).await, expected, "{face:?}");
+    }
+}
