@@ -187,9 +187,8 @@ impl Lists {
             return Vec::new();
         };
         let total: u64 = counts.iter().map(|count| count.n_calls).sum();
-        let tools = offer.tools();
         let ranked = counts.iter().filter_map(|count| {
-            let at = tools.iter().position(|tool| tool.tool == count.tool)?;
+            let at = offer.position_of(&count.tool)?;
             Some((at, share(count.n_calls, total)))
         });
         ranked.collect()

@@ -58,7 +58,7 @@ impl Lists {
         policy: ListPolicyName,
         marks: &[Mark],
     ) -> (Arc<ListEpoch>, bool) {
-        self.read(scope).await;
+        self.read(scope, offer).await;
         let known = scope.state().epoch.clone();
         let next = match &known {
             None => Some(self.first(scope, ask, offer, policy, marks).await),
@@ -68,7 +68,7 @@ impl Lists {
             }
         };
         let epoch = match next {
-            Some(next) => self.begin(scope, next).await,
+            Some(next) => self.begin(scope, next, offer).await,
             None => match known {
                 Some(known) => known,
                 // There is one or it was made above.
@@ -80,7 +80,7 @@ impl Lists {
     }
 
     /// Asks the store which epoch holds, unless that is known.
-    async fn read(&self, scope: &Scope) {
+    async fn read(&self, scope: &Scope, offer: &Offer) {
         let Some(kept) = &self.stores else {
             scope.state().is_read = true;
             return;
@@ -97,7 +97,7 @@ impl Lists {
                     (state.epoch.as_ref()).is_none_or(|known| stored.epoch >= known.epoch)
                 };
                 if let Some(stored) = stored.filter(is_newer) {
-                    state.epoch = Some(Arc::new(stored));
+                    state.hold(stored, offer.tool_set());
                 }
             }
             Ok(Err(error)) => tracing::debug!("the epoch of a list cannot be read: {error}"),
@@ -148,12 +148,23 @@ impl Lists {
         if epoch.mode == SelectionMode::All || policy == ListPolicyName::Hints {
             added.clear();
         }
-        let known: HashSet<&ToolRef> = epoch.known.tools().iter().collect();
-        let is_new = |at: &usize| !known.contains(&tools[*at].tool);
+        let all_known = scope
+            .state()
+            .known
+            .clone()
+            .unwrap_or_else(|| offer.tool_set());
+        let is_same = all_known.id() == offer.tool_set().id();
+        let known: HashSet<&ToolRef> = if is_same {
+            HashSet::new()
+        } else {
+            all_known.tools().iter().collect()
+        };
+        let is_new = |at: &usize| !is_same && !known.contains(&tools[*at].tool);
         let new: Vec<usize> = (0..tools.len()).filter(is_new).collect();
         let changed_at = scope.state().catalog_changed_at;
         let is_due = changed_at.is_none_or(|at| ask.now.duration_since(at) >= CATALOG_PAUSE);
-        let mut all_known: BTreeSet<ToolRef> = epoch.known.tools().iter().cloned().collect();
+        let n_known = all_known.tools().len();
+        let mut all_known: BTreeSet<ToolRef> = all_known.tools().iter().cloned().collect();
         if epoch.mode != SelectionMode::All && !new.is_empty() && is_due {
             scope.state().catalog_changed_at = Some(ask.now);
             all_known.extend(new.iter().map(|at| tools[*at].tool.clone()));
@@ -162,7 +173,7 @@ impl Lists {
                     .await,
             );
         }
-        let is_known_changed = all_known.len() != epoch.known.tools().len();
+        let is_known_changed = all_known.len() != n_known;
         if added.is_empty() && !is_known_changed {
             return None;
         }
@@ -201,7 +212,7 @@ impl Lists {
     }
 
     /// Begins an epoch; returns the one that holds, which another process may have begun.
-    async fn begin(&self, scope: &Scope, next: ListEpoch) -> Arc<ListEpoch> {
+    async fn begin(&self, scope: &Scope, next: ListEpoch, offer: &Offer) -> Arc<ListEpoch> {
         let mut begun = next;
         if let Some(stores) = &self.stores {
             let beginning = stores.epochs.begin_epoch(&begun);
@@ -211,9 +222,7 @@ impl Lists {
                 Err(_) => tracing::debug!("the store does not take an epoch in time"),
             }
         }
-        let begun = Arc::new(begun);
-        scope.state().epoch = Some(Arc::clone(&begun));
-        begun
+        scope.state().hold(begun, offer.tool_set())
     }
 }
 

@@ -123,7 +123,12 @@ impl Lists {
         };
         let pool = self.default_pool(ask, offer.tools());
         let tools = offer.tools();
-        let pool = ToolSet::new(pool.into_iter().map(|at| tools[at].tool.clone()).collect());
+        let pool = if pool.len() == tools.len() {
+            offer.tool_set()
+        } else {
+            let pool = pool.into_iter().map(|at| tools[at].tool.clone());
+            Arc::new(ToolSet::new(pool.collect()))
+        };
         let rendering = Rendering {
             policy,
             marks: &marks,

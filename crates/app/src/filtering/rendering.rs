@@ -1,6 +1,6 @@
 //! From an epoch to what a client sees.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
@@ -15,6 +15,9 @@ use crate::search::Offer;
 
 /// Tells a client that loads tools on demand to load a tool at once.
 const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
+
+/// The text of a list of more tools is not kept.
+const MAX_KEPT: usize = 64;
 
 /// A list as a client sees it.
 #[derive(Debug)]
@@ -38,13 +41,12 @@ pub struct ShownList {
     /// How many tokens the definitions of the offer have.
     pub available_tokens: u64,
     /// The tools that it started from.
-    pub pool: ToolSet,
+    pub pool: Arc<ToolSet>,
     pub(super) offer: Arc<Offer>,
     pub(super) revision: u64,
     positions: Vec<usize>,
-    tools: HashSet<ToolRef>,
-    /// The tools that are offered, where the list leaves out some.
-    offered: HashSet<ToolRef>,
+    /// The same, ascending.
+    ascending: Vec<usize>,
     loaded_at_once: HashSet<usize>,
     text: OnceLock<Arc<str>>,
 }
@@ -65,7 +67,8 @@ impl ShownList {
     /// Returns whether the list has the tool.
     #[must_use]
     pub fn shows(&self, tool: &ToolRef) -> bool {
-        self.tools.contains(tool)
+        let position = self.offer.position_of(tool);
+        position.is_some_and(|at| self.has(at))
     }
 
     /// Returns whether a client that sees the one sees the other.
@@ -81,7 +84,8 @@ impl ShownList {
     /// Returns whether the tool is offered and the list leaves it out.
     #[must_use]
     pub fn hides(&self, tool: &ToolRef) -> bool {
-        !self.shows(tool) && self.offered.contains(tool)
+        let position = self.offer.position_of(tool);
+        position.is_some_and(|at| !self.has(at))
     }
 
     /// Returns whether it leaves out none of the tools.
@@ -114,10 +118,21 @@ impl ShownList {
 
     /// Returns the definitions from `start` on, at most `n` of them, separated by commas.
     pub fn page(&self, start: usize, n: usize) -> Arc<str> {
-        if start == 0 && n >= self.positions.len() {
-            return Arc::clone(self.text.get_or_init(|| self.joined(0, n)));
+        if start > 0 || n < self.positions.len() {
+            return self.joined(start, n);
         }
-        self.joined(start, n)
+        // Many sessions may have the same whole list, of megabytes.
+        if self.loaded_at_once.is_empty() && self.positions == self.offer.canonical() {
+            return self.offer.canonical_text();
+        }
+        if self.positions.len() > MAX_KEPT {
+            return self.joined(0, n);
+        }
+        Arc::clone(self.text.get_or_init(|| self.joined(0, n)))
+    }
+
+    fn has(&self, position: usize) -> bool {
+        self.ascending.binary_search(&position).is_ok()
     }
 
     fn joined(&self, start: usize, n: usize) -> Arc<str> {
@@ -144,7 +159,7 @@ pub(super) struct Rendering<'a> {
     pub(super) policy: ListPolicyName,
     pub(super) marks: &'a [Mark],
     pub(super) offer: &'a Arc<Offer>,
-    pub(super) pool: ToolSet,
+    pub(super) pool: Arc<ToolSet>,
     pub(super) is_fallback: bool,
     pub(super) until: Option<Timestamp>,
     /// The number of what the operator decided.
@@ -171,25 +186,18 @@ pub(super) fn render(
         available_tokens,
     } = rendering;
     let tools = offer.tools();
-    let position_of: HashMap<&ToolRef, usize> = (tools.iter().enumerate())
-        .map(|(at, tool)| (&tool.tool, at))
-        .collect();
-    let canonical = || {
-        let mut all: Vec<usize> = (0..tools.len()).collect();
-        all.sort_by(|a, b| tools[*a].tool.cmp(&tools[*b].tool));
-        all
-    };
+    let canonical = offer.canonical();
     let chosen: Vec<usize> = (epoch.tools.tools().iter())
-        .filter_map(|tool| position_of.get(tool).copied())
+        .filter_map(|tool| offer.position_of(tool))
         .collect();
     let is_whole = epoch.mode == SelectionMode::All || !policy.may_hide();
     let listed = if is_whole {
-        canonical()
+        canonical.to_vec()
     } else {
         chosen.clone()
     };
     let mark = |at: usize| marks.get(at).copied().unwrap_or_default();
-    let mut positions: Vec<usize> = canonical();
+    let mut positions: Vec<usize> = canonical.to_vec();
     positions.retain(|at| mark(*at) == Mark::Pin);
     let mut is_there: HashSet<usize> = positions.iter().copied().collect();
     let mut add = |at: usize| {
@@ -201,8 +209,9 @@ pub(super) fn render(
         .into_iter()
         .filter(|at| mark(*at) != Mark::Exclude)
         .for_each(&mut add);
-    let included = canonical()
-        .into_iter()
+    let included = canonical
+        .iter()
+        .copied()
         .filter(|at| mark(*at) == Mark::Include);
     included.for_each(&mut add);
     let loaded_at_once = if policy == ListPolicyName::Hints && epoch.mode != SelectionMode::All {
@@ -215,6 +224,8 @@ pub(super) fn render(
         HashSet::new()
     };
     let is_all = positions.len() == tools.len();
+    let mut ascending = positions.clone();
+    ascending.sort_unstable();
     ShownList {
         policy,
         epoch: epoch.epoch,
@@ -232,12 +243,7 @@ pub(super) fn render(
         pool,
         offer: Arc::clone(offer),
         revision,
-        offered: if is_all {
-            HashSet::new()
-        } else {
-            tools.iter().map(|tool| tool.tool.clone()).collect()
-        },
-        tools: positions.iter().map(|at| tools[*at].tool.clone()).collect(),
+        ascending,
         positions,
         loaded_at_once,
         text: OnceLock::new(),

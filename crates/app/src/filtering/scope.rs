@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::list_shown::ToolSet;
 use riglm_domain::listing::SteeredList;
 use riglm_domain::tool::ToolRef;
 
@@ -62,8 +63,10 @@ pub(super) struct Scope {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The epoch that holds, as far as it is known.
+    /// The epoch that holds, as far as it is known, without what it knew.
     pub(super) epoch: Option<Arc<ListEpoch>>,
+    /// The tools that it knew; many scopes share them.
+    pub(super) known: Option<Arc<ToolSet>>,
     /// The store was asked which epoch holds.
     pub(super) is_read: bool,
     /// When an epoch began last because there were other tools.
@@ -83,6 +86,19 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Notes the epoch that holds. `offered` is what is offered now: mostly what it knew.
+    pub(super) fn hold(&mut self, mut epoch: ListEpoch, offered: Arc<ToolSet>) -> Arc<ListEpoch> {
+        let known = std::mem::replace(&mut epoch.known, ToolSet::new(Vec::new()));
+        self.known = Some(if known.id() == offered.id() {
+            offered
+        } else {
+            Arc::new(known)
+        });
+        let epoch = Arc::new(epoch);
+        self.epoch = Some(Arc::clone(&epoch));
+        epoch
+    }
+
     /// Notes that a tool was called.
     pub(super) fn note_use(&mut self, tool: &ToolRef, at: Timestamp) {
         self.n_calls += 1;

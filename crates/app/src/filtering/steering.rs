@@ -74,7 +74,7 @@ impl Lists {
         let ranked = self.affordable(offer, ranked);
         let mut state = scope.state();
         let used: Vec<usize> = (state.used.iter())
-            .filter_map(|(tool, _)| offer.tools().iter().position(|known| known.tool == *tool))
+            .filter_map(|(tool, _)| offer.position_of(tool))
             .collect();
         let (_, mut list) = (state.steered.take())
             .filter(|(of, _)| *of == offer.id())

@@ -36,6 +36,13 @@ impl Lists {
         shown
     }
 
+    /// Returns whether the list for who asks may change within an epoch.
+    #[must_use]
+    pub fn may_change(&self, ask: &ListAsk<'_>) -> bool {
+        let policy = policy_of(&self.options, ask);
+        matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal)
+    }
+
     /// Returns whether the client should be told that its list is another one, after a call or a
     /// search. `is_known` says which tools it was told of in answers. Only clients that then ask
     /// for the list are; a list never changes for others within an epoch.

@@ -60,7 +60,7 @@ impl Listing<'_> {
                         mode: shown.mode,
                         is_fallback: shown.is_fallback,
                         reason: shown.reason,
-                        pool: shown.pool.clone(),
+                        pool: (*shown.pool).clone(),
                         shown_tokens: shown.shown_tokens,
                         available_tokens: shown.available_tokens,
                     }),

@@ -1,9 +1,11 @@
 //! What a session could call: the tools that a search is made over.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use riglm_domain::edit::member;
 use riglm_domain::id::UpstreamName;
+use riglm_domain::list_shown::ToolSet;
 use riglm_domain::scan::unescaped;
 use riglm_domain::tool::ToolRef;
 use sha2::{Digest, Sha256};
@@ -49,6 +51,10 @@ impl OfferedTool {
 /// The tools that a session could call, in the order of the list, and their servers.
 #[derive(Clone, Debug)]
 pub struct Offer {
+    positions: OnceLock<HashMap<ToolRef, usize>>,
+    canonical: OnceLock<Vec<usize>>,
+    canonical_text: OnceLock<Arc<str>>,
+    tool_set: OnceLock<Arc<ToolSet>>,
     id: [u8; 32],
     tools: Vec<OfferedTool>,
     servers: Vec<(UpstreamName, ServerText)>,
@@ -77,6 +83,10 @@ impl Offer {
             add(&tool.definition);
         }
         Self {
+            positions: OnceLock::new(),
+            canonical: OnceLock::new(),
+            canonical_text: OnceLock::new(),
+            tool_set: OnceLock::new(),
             id: digest.finalize().into(),
             tools,
             servers,
@@ -105,6 +115,50 @@ impl Offer {
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id
+    }
+
+    /// Returns the position of a tool; of one that is listed twice the first.
+    #[must_use]
+    pub fn position_of(&self, tool: &ToolRef) -> Option<usize> {
+        let positions = self.positions.get_or_init(|| {
+            let all = self.tools.iter().enumerate().rev();
+            all.map(|(at, tool)| (tool.tool.clone(), at)).collect()
+        });
+        positions.get(tool).copied()
+    }
+
+    /// Returns the positions of all tools in the order of upstream and name, which is the same
+    /// whatever the order of the list.
+    #[must_use]
+    pub fn canonical(&self) -> &[usize] {
+        self.canonical.get_or_init(|| {
+            let mut positions: Vec<usize> = (0..self.tools.len()).collect();
+            positions.sort_by(|a, b| self.tools[*a].tool.cmp(&self.tools[*b].tool));
+            positions
+        })
+    }
+
+    /// Returns the definitions in that order, separated by commas.
+    #[must_use]
+    pub fn canonical_text(&self) -> Arc<str> {
+        let text = self.canonical_text.get_or_init(|| {
+            let all = self.canonical().iter();
+            let definitions: Vec<&str> = all.map(|at| &*self.tools[*at].definition).collect();
+            definitions.join(",").into()
+        });
+        Arc::clone(text)
+    }
+
+    /// Returns the tools in that order.
+    #[must_use]
+    pub fn tool_set(&self) -> Arc<ToolSet> {
+        let set = self.tool_set.get_or_init(|| {
+            let all = self.canonical().iter();
+            Arc::new(ToolSet::new(
+                all.map(|at| self.tools[*at].tool.clone()).collect(),
+            ))
+        });
+        Arc::clone(set)
     }
 
     /// Returns the tools in the order of the list.

@@ -82,7 +82,7 @@ impl Relay {
             list_epoch: listed.as_ref().map(|(shown, _)| shown.epoch),
             request_bytes: message.raw().len(),
         };
-        self.review_list(is_modern);
+        self.review_list(is_modern).await;
         let opened = self.shared.recorder.call_opened(details).await;
         let id = opened.map_err(|refused| {
             RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())

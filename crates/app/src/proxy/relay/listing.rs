@@ -218,11 +218,17 @@ impl Relay {
 
     /// Looks whether the client's list is another one after a call or a search, and tells it, in the
     /// background.
-    pub(in crate::proxy) fn review_list(self: &Arc<Self>, is_modern: bool) {
+    pub(in crate::proxy) async fn review_list(self: &Arc<Self>, is_modern: bool) {
         let Some(lists) = self.shared.filter.lists() else {
             return;
         };
-        if is_modern || !self.caller.is_initialized() || self.caller.begin_review() {
+        if is_modern || !self.caller.is_initialized() {
+            return;
+        }
+        let client = self.caller.client_name();
+        let (row, now) = (self.row().await, self.shared.recorder.now());
+        let ask = self.caller.list_ask(&client, row, is_modern, now);
+        if !lists.may_change(&ask) || self.caller.begin_review() {
             return;
         }
         let (relay, lists) = (Arc::clone(self), Arc::clone(lists));

@@ -170,7 +170,7 @@ impl Relay {
         let arguments = RequestParams::read(params).arguments();
         let call = (search.tool, arguments);
         let result = tools.answer(&asking, call, offer).await;
-        self.review_list(search.is_modern);
+        self.review_list(search.is_modern).await;
         Found::Result(result)
     }
 

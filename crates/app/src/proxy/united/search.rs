@@ -97,7 +97,7 @@ impl ClientSession {
         let arguments = RequestParams::read(called.1.as_deref()).arguments();
         let result = tools.answer(&asking, (called.0, arguments), offer).await;
         if let Some(member) = self.members().first() {
-            member.relay.review_list(is_modern);
+            member.relay.review_list(is_modern).await;
         }
         Reply::Result(result)
     }
