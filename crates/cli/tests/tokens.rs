@@ -40,6 +40,7 @@ async fn recorded(arguments: Option<&str>, result: Option<&str>) -> InvocationSu
         source: ToolSource::Shown,
         context: None,
         work_session: None,
+        list_epoch: None,
         request_bytes: 100,
     };
     let id = recorder.call_opened(details).await.expect("it is recorded");
