@@ -142,6 +142,25 @@ impl LearningTask {
         }
     }
 
+    /// Learns from all calls that the store has now, and returns when that is done: for who drives
+    /// the task by hand in place of [`Self::run`]. The first time it goes on from the newest
+    /// snapshot, or learns from what there is. Nothing ages and nothing is saved.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the store does not give its calls; the next time goes on behind
+    /// what was read.
+    pub async fn learn_all(&mut self) -> Result<(), StoreError> {
+        let learned = if self.next_tools.is_ready() {
+            let learner = self.next_tools.learner().clone();
+            self.catch_up(&learner).await
+        } else {
+            self.go_on().await
+        };
+        self.note(&learned);
+        learned
+    }
+
     async fn learn_for_ever(&mut self) {
         while !self.begin().await {
             sleep(READ_EVERY).await;

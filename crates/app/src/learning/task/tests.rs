@@ -109,6 +109,13 @@ impl Scene {
     }
 
     fn start(&self) -> Running {
+        let (next, task) = self.task();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(task.run(stop.clone()));
+        Running { next, stop, task }
+    }
+
+    fn task(&self) -> (Arc<NextTools>, LearningTask) {
         let is_failing = Arc::clone(&self.is_failing);
         let make = move || Box::new(FailingPredictor::new(Arc::clone(&is_failing)));
         let options = NextToolsOptions {
@@ -134,9 +141,7 @@ impl Scene {
             "test".into(),
             move || make(),
         );
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(task.run(stop.clone()));
-        Running { next, stop, task }
+        (next, task)
     }
 
     /// Lets time pass.
@@ -184,6 +189,24 @@ async fn calls_are_learned_from_that_were_there_and_that_come() {
     }
     assert_eq!(running.next.n_learned(), 4);
     running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_is_learned_when_somebody_asks_for_it() {
+    let scene = Scene::new().await;
+    scene.calls(1, &["a", "b"]).await;
+    let (next, mut task) = scene.task();
+    scene.is_away.store(true, Ordering::SeqCst);
+    assert!(task.learn_all().await.is_err());
+    assert!(next.is_delayed() && !next.is_ready());
+    scene.is_away.store(false, Ordering::SeqCst);
+    task.learn_all().await.unwrap();
+    assert!(!next.is_delayed() && next.is_ready());
+    assert_eq!(next.n_learned(), 2);
+    scene.calls(2, &["a"]).await;
+    assert_eq!(next.n_learned(), 2);
+    task.learn_all().await.unwrap();
+    assert_eq!(next.n_learned(), 3);
 }
 
 #[tokio::test(start_paused = true)]
