@@ -12,7 +12,7 @@ use riglm_domain::listing::{ListBounds, ListPrices};
 use riglm_domain::prediction::NamePattern;
 use riglm_ports::clock::Clock;
 
-use crate::config::Config;
+use crate::config::{Config, SearchConfig};
 
 /// Returns the filter that the configuration asks for.
 pub(super) fn filter_from(
@@ -33,9 +33,8 @@ pub(super) fn filter_from(
             changes: store,
         }
     });
-    let n_inline = config.search.n_predicted.saturating_add(1);
     ListFilter::learned(Arc::new(Lists::new(ListsParts {
-        options: options(&config.filtering, n_inline),
+        options: options(&config.filtering, &config.search),
         next_tools: next_tools.cloned(),
         stores,
         counter: Arc::new(O200kTokenCounter),
@@ -43,7 +42,7 @@ pub(super) fn filter_from(
     })))
 }
 
-fn options(config: &FilteringConfig, n_inline: u32) -> ListOptions {
+fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let clients = config.clients.iter().map(|client| ClientRule {
         name: NamePattern::new(&client.name),
@@ -66,7 +65,8 @@ fn options(config: &FilteringConfig, n_inline: u32) -> ListOptions {
         },
         prices: ListPrices {
             model: config.costs.model(),
-            n_inline,
+            n_inline: search.n_predicted.saturating_add(1),
+            answer_tokens: u32::try_from(search.token_budget).map_or(f64::MAX, f64::from),
             ..ListPrices::default()
         },
         coverage: config.coverage,

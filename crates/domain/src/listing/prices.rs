@@ -28,6 +28,8 @@ pub struct ListPrices {
     pub shape: SessionShape,
     /// How many definitions the answer of a search carries.
     pub n_inline: u32,
+    /// The most tokens that such an answer has, however long definitions are.
+    pub answer_tokens: f64,
     /// A list is made shorter only if it would still have paid after this many searches more than
     /// expected: no session should cost more than one that is shown everything.
     pub n_spare_searches: f64,
@@ -39,6 +41,7 @@ impl Default for ListPrices {
             model: CostModel::default(),
             shape: SessionShape::TYPICAL,
             n_inline: 10,
+            answer_tokens: 2_500.0,
             n_spare_searches: 2.0,
         }
     }
@@ -53,11 +56,11 @@ impl ListPrices {
     }
 
     /// Returns what a search costs with a list of `list_tokens`, where the definition of a tool has
-    /// `tool_tokens`: a prompt of its own, its question, and an answer that carries definitions.
+    /// `tool_tokens`: a prompt of its own, its question, and an answer that carries definitions, as many as it has room for.
     #[must_use]
     pub fn search(&self, list_tokens: f64, tool_tokens: f64) -> f64 {
         let model = &self.model;
-        let carried = f64::from(self.n_inline) * tool_tokens;
+        let carried = (f64::from(self.n_inline) * tool_tokens).min(self.answer_tokens);
         model.cached_read * (model.context_tokens + list_tokens)
             + model.inline_search
             + model.cache_write * carried
@@ -106,6 +109,17 @@ mod tests {
         let search = prices.search(1_000.0, 200.0);
         assert!(!prices.pays(2_800.0, 1_000.0, 0.0, search));
         assert!(prices.pays(48_600.0, 4_000.0, 0.5, search));
+    }
+
+    #[test]
+    fn an_answer_has_no_more_definitions_than_it_has_room_for() {
+        let prices = ListPrices::default();
+        // 2,500 tokens of answer, be they of four tools or of two.
+        assert!((prices.search(2_000.0, 600.0) - 5_925.0).abs() < 1e-9);
+        assert!((prices.search(2_000.0, 1_200.0) - 5_925.0).abs() < 1e-9);
+        // 35 long definitions of which 5 will do, with one miss in ten calls.
+        let search = prices.search(2_000.0, 400.0);
+        assert!(prices.pays(14_000.0, 2_000.0, 0.1, search));
     }
 
     proptest! {
