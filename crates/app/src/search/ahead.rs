@@ -23,8 +23,8 @@ pub(super) struct Ahead {
 }
 
 /// Returns the tools that the session is likely to need next, at most `n`, the most likely first:
-/// of those that its lists leave out, without those that are named already; none where nothing was
-/// learned, or too little is known of what comes next. `named` has
+/// of those that it does not know from its list or from an answer before, without those that are
+/// named already; none where nothing was learned, or too little is known of what comes next. `named` has
 /// positions, ascending.
 pub(super) fn ahead(
     next_tools: &NextTools,
@@ -34,8 +34,8 @@ pub(super) fn ahead(
     (n, now): (usize, Timestamp),
 ) -> Vec<Ahead> {
     let offered = call.offer.tools();
-    let has_hidden = (0..offered.len()).any(|at| call.is_hidden(at));
-    if n == 0 || !has_hidden || !next_tools.has_learned() {
+    let has_unknown = (0..offered.len()).any(|at| call.is_unknown(at));
+    if n == 0 || !has_unknown || !next_tools.has_learned() {
         return Vec::new();
     }
     let tools: Vec<ToolRef> = offered.iter().map(|tool| tool.tool.clone()).collect();
@@ -54,7 +54,7 @@ pub(super) fn ahead(
     let least = f64::max(LEAST, TIMES_EVEN * even);
     let likely = prediction.ranked.iter().filter(|tool| {
         let is_named = named.binary_search(&tool.position).is_ok();
-        tool.probability >= least && call.is_hidden(tool.position) && !is_named
+        tool.probability >= least && call.is_unknown(tool.position) && !is_named
     });
     let positions: Vec<usize> = likely.take(n).map(|tool| tool.position).collect();
     let reasons = next_tools.explain(&view, &tools, &positions);

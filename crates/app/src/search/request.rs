@@ -1,5 +1,6 @@
 //! What is asked of the search, and what it answers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -33,6 +34,9 @@ pub struct SearchCall {
     /// The list that the client sees, where lists are chosen as a whole; else what the offer says is
     /// hidden is.
     pub shown: Option<Arc<ShownList>>,
+    /// The tools that answers to earlier searches of the session named: the client knows them, and
+    /// is not told again that it may need them next.
+    pub told: HashSet<ToolRef>,
 }
 
 impl SearchCall {
@@ -46,6 +50,14 @@ impl SearchCall {
             Some(shown) => !shown.shows(&tool.tool),
             None => tool.is_hidden,
         }
+    }
+
+    /// Returns whether the client does not know the tool at a position of the offer: neither from
+    /// its list nor from an answer before.
+    #[must_use]
+    pub fn is_unknown(&self, position: usize) -> bool {
+        let tool = self.offer.tools().get(position);
+        self.is_hidden(position) && tool.is_some_and(|tool| !self.told.contains(&tool.tool))
     }
 }
 
@@ -82,4 +94,44 @@ pub struct ToolCalled {
     pub is_ok: bool,
     /// When the call began.
     pub began_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::id::UpstreamName;
+
+    use super::*;
+    use crate::search::OfferedTool;
+
+    fn tool(name: &str, is_hidden: bool) -> OfferedTool {
+        OfferedTool {
+            name: name.into(),
+            tool: ToolRef {
+                upstream: UpstreamName::parse("notes").unwrap(),
+                tool: name.into(),
+            },
+            definition: "{}".into(),
+            is_hidden,
+        }
+    }
+
+    #[test]
+    fn a_tool_is_unknown_that_is_neither_listed_nor_was_told_of() {
+        let tools = vec![tool("listed", false), tool("told", true), tool("new", true)];
+        let told = HashSet::from([tools[1].tool.clone()]);
+        let session = "01890000-0000-7000-8000-000000000001".parse().unwrap();
+        let call = SearchCall {
+            session,
+            together: CallSession::Connection(session),
+            principal: Principal::local(),
+            client: String::new(),
+            query: String::new(),
+            limit: None,
+            offer: Arc::new(Offer::new(tools, Vec::new())),
+            shown: None,
+            told,
+        };
+        let unknown = |at: &usize| call.is_unknown(*at);
+        assert_eq!((0..4).filter(unknown).collect::<Vec<_>>(), [2]);
+    }
 }

@@ -76,6 +76,7 @@ impl SearchTool {
             limit: arguments.limit,
             offer,
             shown: asking.shown.clone(),
+            told: asking.caller.search.told(),
         };
         let reply = self.service.search(call).await;
         tracing::debug!(

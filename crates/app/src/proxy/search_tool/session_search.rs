@@ -86,6 +86,11 @@ impl SessionSearch {
         state.context = context.map(|context| (context, now)).or(state.context);
     }
 
+    /// Returns the tools that searches named.
+    pub(super) fn told(&self) -> HashSet<ToolRef> {
+        self.state().found.clone()
+    }
+
     /// Returns whether a search named the tool.
     pub(in crate::proxy) fn has_found(&self, tool: &ToolRef) -> bool {
         self.state().found.contains(tool)

@@ -1,5 +1,6 @@
 //! Encoders that refuse texts, that change their vectors, and that have impossible names.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
@@ -258,6 +259,7 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
         limit: None,
         offer: Arc::clone(&offer),
         shown: None,
+        told: HashSet::new(),
     };
     search.search(ask("first".into())).await;
     search.settle().await;

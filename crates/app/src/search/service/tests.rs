@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -133,6 +134,7 @@ fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
         limit: None,
         offer: Arc::clone(offer),
         shown: None,
+        told: HashSet::new(),
     }
 }
 
