@@ -49,6 +49,20 @@ fn an_arrow_against_the_direction_is_found() {
 }
 
 #[test]
+fn only_the_suites_may_put_a_proxy_together() {
+    let library = arrow("riglm-tests", "riglm-app");
+    assert_eq!(
+        violations(std::slice::from_ref(&library)),
+        ["riglm-tests must not depend on riglm-app"]
+    );
+    let suites = Arrow {
+        is_dev: true,
+        ..library
+    };
+    assert_eq!(violations(&[suites]), Vec::<String>::new());
+}
+
+#[test]
 fn a_foreign_crate_outside_its_place_is_found() {
     assert_eq!(
         violations(&[arrow("riglm-app", "rmcp"), arrow("riglm-cli", "sqlx-core")]),

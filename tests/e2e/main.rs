@@ -5,6 +5,7 @@
     reason = "what the tests share fails the test that uses it"
 )]
 
+mod agents;
 mod cold_start;
 mod crash;
 mod data;
@@ -17,6 +18,9 @@ mod postgres;
 mod recording;
 mod replay;
 mod replicas;
+#[expect(dead_code, reason = "the bench compares with replays")]
+#[path = "../agents/lib.rs"]
+mod simulation;
 mod work_sessions;
 
 use riglm_tests::fixture::{Server, Upstream};

@@ -116,7 +116,9 @@ fn workspace_violation(arrow: &Arrow, allowed: &BTreeMap<&str, &[&str]>) -> Opti
             "{from} uses the test features of {to} outside tests"
         ));
     }
-    let for_tests = *is_dev && (to == "riglm-ports" || to == "riglm-domain" || to == "riglm-tests");
+    let is_suite = from == "riglm-tests";
+    let is_for_tests = to == "riglm-ports" || to == "riglm-domain" || to == "riglm-tests";
+    let for_tests = *is_dev && (is_suite || is_for_tests);
     if targets.contains(&to.as_str()) || for_tests {
         return None;
     }

@@ -1,0 +1,122 @@
+//! What agents are compared with: the replay of the same sessions at the same times, and showing
+//! what was frequent so far.
+
+use std::convert::Infallible;
+
+use riglm_adapters_prediction::{PredictionConfig, PredictorName, predictor_named};
+use riglm_app::replay::{
+    ReplayCall, ReplayCatalog, ReplayOptions, ReplaySession, ReplayTool, ReplayedPredictor,
+    SessionSource, replay,
+};
+use riglm_domain::economics::CostModel;
+use riglm_domain::evaluation::replay::{ListMetrics, SimulatedPolicy};
+use riglm_domain::listing::ListBounds;
+use riglm_ports::clock::Clock as _;
+use riglm_ports::fake::ManualClock;
+
+use super::agent::{BETWEEN_CALLS, Kind};
+use super::measure::ratio;
+use super::run::BETWEEN_SESSIONS;
+use super::stream::Stream;
+
+/// How many tools besides the found ones the answer of a search carries.
+const N_INLINE: usize = 9;
+
+#[derive(Debug)]
+struct Sessions(std::vec::IntoIter<ReplaySession>);
+
+impl SessionSource for Sessions {
+    type Error = Infallible;
+
+    async fn next(&mut self) -> Result<Option<ReplaySession>, Infallible> {
+        Ok(self.0.next())
+    }
+
+    async fn restart(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// Replays a stream under these policies, as a client of that kind; every definition has
+/// `tool_tokens` tokens.
+pub(crate) async fn replayed(
+    stream: &Stream,
+    policies: &[SimulatedPolicy],
+    kind: Kind,
+    with_query: bool,
+    tool_tokens: u32,
+) -> Vec<(SimulatedPolicy, ListMetrics)> {
+    let config = PredictionConfig::default();
+    let predictor =
+        ReplayedPredictor::of("mix", move || predictor_named(PredictorName::Mix, &config));
+    let options = ReplayOptions {
+        predictors: vec![predictor],
+        policies: policies.to_vec(),
+        max_tools: ListBounds::default().max_tools,
+        n_inline: N_INLINE,
+        costs: CostModel {
+            tokens_per_tool: f64::from(tool_tokens),
+            ..CostModel::default()
+        },
+        with_query,
+        unseen_tasks: false,
+    };
+    let tools = stream.tools.iter().map(|tool| ReplayTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        server: tool.server.clone(),
+    });
+    let catalog = ReplayCatalog {
+        tools: tools.collect(),
+    };
+    let mut sessions = Sessions(sessions(stream, kind).into_iter());
+    let report = replay(&catalog, &mut sessions, &options, &|_, _| {}).await;
+    report.expect("sessions in memory can be read").policies
+}
+
+/// Returns the sessions with the times at which agents make their calls.
+fn sessions(stream: &Stream, kind: Kind) -> Vec<ReplaySession> {
+    let clock = ManualClock::default();
+    let sessions = stream.sessions.iter().map(|session| {
+        clock.advance(BETWEEN_SESSIONS);
+        let started_at = clock.now();
+        let calls = session.calls.iter().map(|tool| {
+            clock.advance(BETWEEN_CALLS);
+            ReplayCall {
+                tool: *tool,
+                ok: true,
+                turn: None,
+                at: Some(clock.now()),
+            }
+        });
+        ReplaySession {
+            client: Some(kind.client().into()),
+            started_at: Some(started_at),
+            query: session.query.clone(),
+            calls: calls.collect(),
+            ..ReplaySession::default()
+        }
+    });
+    sessions.collect()
+}
+
+/// Returns the share of the first calls of each tool in a session that showing the `n` tools which
+/// were called most often in the sessions before would have covered; nothing is found by searches.
+pub(crate) fn most_frequent(stream: &Stream, n: usize) -> f64 {
+    let mut n_calls = vec![0_u64; stream.tools.len()];
+    let (mut n_covered, mut n_first_uses) = (0, 0);
+    for session in &stream.sessions {
+        let mut ranked: Vec<usize> = (0..n_calls.len()).collect();
+        ranked.sort_by_key(|tool| std::cmp::Reverse(n_calls[*tool]));
+        ranked.truncate(n);
+        let mut used: Vec<usize> = session.calls.clone();
+        used.sort_unstable();
+        used.dedup();
+        n_first_uses += used.len() as u64;
+        n_covered += used.iter().filter(|tool| ranked.contains(tool)).count() as u64;
+        for tool in &session.calls {
+            n_calls[*tool] += 1;
+        }
+    }
+    ratio(n_covered, n_first_uses)
+}

@@ -1,0 +1,166 @@
+//! Servers that list a catalog and answer every call at once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use async_trait::async_trait;
+use riglm_domain::edit::member;
+use riglm_domain::id::UpstreamName;
+use riglm_domain::message::{Message, RequestId};
+use riglm_domain::principal::Principal;
+use riglm_domain::scan::unescaped;
+use riglm_ports::upstream::{Sent, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
+
+use super::definitions::Definitions;
+use super::stream::Tool;
+
+/// A server with some tools of a catalog.
+#[derive(Debug)]
+pub(crate) struct CatalogServer {
+    name: UpstreamName,
+    names: Vec<String>,
+    definitions: Vec<String>,
+    connections: Mutex<Vec<Weak<dyn UpstreamEvents>>>,
+}
+
+/// Returns one server for each that the catalog names.
+pub(crate) fn servers_of(tools: &[Tool], definitions: &Definitions) -> Vec<Arc<CatalogServer>> {
+    let mut servers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, tool) in tools.iter().enumerate() {
+        servers.entry(&tool.server).or_default().push(at);
+    }
+    let servers = servers.into_iter().map(|(name, own)| {
+        Arc::new(CatalogServer {
+            name: upstream_name(name),
+            names: own.iter().map(|at| tools[*at].name.clone()).collect(),
+            definitions: own
+                .iter()
+                .map(|at| definitions.texts[*at].clone())
+                .collect(),
+            connections: Mutex::default(),
+        })
+    });
+    servers.collect()
+}
+
+/// Returns the name of a server as that of an upstream, as the replay makes it.
+fn upstream_name(server: &str) -> UpstreamName {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let plain = |character: char| if is_plain(character) { character } else { '_' };
+    let mut name: String = server.chars().map(plain).take(64).collect();
+    if name.is_empty() {
+        name.push('_');
+    }
+    UpstreamName::parse(&name).expect("letters and underscores make a name")
+}
+
+impl CatalogServer {
+    /// Tells everybody who is connected that the list of tools is another one.
+    pub(crate) async fn tell_of_change(&self) {
+        let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        for events in self.open() {
+            let message = Message::from_text(text.into()).expect("a message");
+            events.received(message, None).await;
+        }
+    }
+
+    /// Breaks all connections, as a server does that is started again.
+    pub(crate) async fn restart(&self) {
+        let open = self.open();
+        self.lock().clear();
+        for events in open {
+            let reason = "the test started it again".into();
+            events.lost(UpstreamError::Lost { reason }).await;
+        }
+    }
+
+    fn open(&self) -> Vec<Arc<dyn UpstreamEvents>> {
+        let mut connections = self.lock();
+        connections.retain(|events| events.strong_count() > 0);
+        connections.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn UpstreamEvents>>> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A server as the upstream of a proxy.
+#[derive(Debug)]
+pub(super) struct Connector(pub(super) Arc<CatalogServer>);
+
+#[async_trait]
+impl UpstreamConnector for Connector {
+    fn name(&self) -> &UpstreamName {
+        &self.0.name
+    }
+
+    async fn connect(
+        &self,
+        _principal: &Principal,
+        events: Arc<dyn UpstreamEvents>,
+    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+        let mut connections = self.0.lock();
+        connections.retain(|events| events.strong_count() > 0);
+        connections.push(Arc::downgrade(&events));
+        let server = Arc::clone(&self.0);
+        Ok(Arc::new(Link { server, events }))
+    }
+}
+
+#[derive(Debug)]
+struct Link {
+    server: Arc<CatalogServer>,
+    events: Arc<dyn UpstreamEvents>,
+}
+
+impl Link {
+    fn reply(&self, method: &str, params: &str) -> String {
+        match method {
+            "initialize" => {
+                let version = member(params, "protocolVersion").unwrap_or(r#""2025-11-25""#);
+                format!(
+                    r#""result":{{"protocolVersion":{version},"capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":"catalog","version":"1"}}}}"#
+                )
+            }
+            "tools/list" => format!(
+                r#""result":{{"tools":[{}]}}"#,
+                self.server.definitions.join(",")
+            ),
+            "tools/call" => {
+                let name = member(params, "name")
+                    .and_then(unescaped)
+                    .unwrap_or_default();
+                if self.server.names.iter().any(|known| *known == name) {
+                    r#""result":{"content":[{"type":"text","text":"done"}]}"#.into()
+                } else {
+                    r#""error":{"code":-32602,"message":"Unknown tool"}"#.into()
+                }
+            }
+            "ping" => r#""result":{}"#.into(),
+            _ => r#""error":{"code":-32601,"message":"Method not found"}"#.into(),
+        }
+    }
+}
+
+#[async_trait]
+impl UpstreamLink for Link {
+    async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
+        let request = message.single().and_then(|part| {
+            let (method, id) = part.as_request()?;
+            let params = message.params(part).unwrap_or("{}");
+            Some((self.reply(method, params), id.clone()))
+        });
+        if let Some((reply, id)) = request {
+            let id: RequestId = id;
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},{reply}}}"#);
+            let message = Message::from_text(text).expect("an answer is a message");
+            self.events.received(message, Some(id)).await;
+        }
+        Ok(Sent::Delivered)
+    }
+
+    async fn close(&self) {}
+}

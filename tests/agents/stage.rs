@@ -1,0 +1,261 @@
+//! The proxy, put together as the program puts it together, with a clock that is moved by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_adapters_prediction::encoder::FloorEncoder;
+use riglm_adapters_prediction::{
+    FilteringConfig, O200kTokenCounter, PredictionConfig, predictor_from,
+};
+use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
+use riglm_app::bridge::{BridgeOptions, EraConnector};
+use riglm_app::filtering::{ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts};
+use riglm_app::intent::{IntentWeights, Intents};
+use riglm_app::learning::{LearningStores, LearningTask, NextTools, NextToolsOptions};
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::search::{SearchEncoder, SearchParts, SearchRules, SearchStores, ToolSearch};
+use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
+use riglm_domain::admission::Admission;
+use riglm_domain::id::RunId;
+use riglm_domain::listing::ListPolicyName;
+use riglm_domain::prediction::NamePattern;
+use riglm_ports::authenticator::Unauthenticated;
+use riglm_ports::clock::Clock;
+use riglm_ports::fake::ManualClock;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::server::{CatalogServer, Connector};
+
+/// How long the database may take to have what was recorded.
+const SETTLED: Duration = Duration::from_secs(20);
+
+/// How a proxy is put together.
+#[derive(Clone, Debug)]
+pub(crate) struct StageOptions {
+    /// The policy of all clients; `None` for that of their class.
+    pub(crate) policy: Option<ListPolicyName>,
+    /// Tools that are never shown.
+    pub(crate) bans: Vec<NamePattern>,
+    /// How names of several servers are kept apart.
+    pub(crate) naming: Naming,
+    /// The port that clients reach it at; 0 for any that is free.
+    pub(crate) port: u16,
+}
+
+impl Default for StageOptions {
+    fn default() -> Self {
+        Self {
+            policy: None,
+            bans: Vec::new(),
+            // Names of recorded tools are those that their agents saw.
+            naming: Naming::Collision,
+            port: 0,
+        }
+    }
+}
+
+/// A proxy that runs.
+pub(crate) struct Stage {
+    /// Moves its time.
+    pub(crate) clock: Arc<ManualClock>,
+    /// Where clients reach it.
+    pub(crate) url: Url,
+    /// What stands behind it.
+    pub(crate) servers: Vec<Arc<CatalogServer>>,
+    storage: Arc<Storage>,
+    learning: LearningTask,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Stage {
+    /// Starts a proxy whose data lie in `data_dir`, in front of these servers.
+    pub(crate) async fn start(
+        data_dir: &Path,
+        clock: Arc<ManualClock>,
+        servers: Vec<Arc<CatalogServer>>,
+        options: &StageOptions,
+    ) -> Self {
+        let time: Arc<dyn Clock> = clock.clone();
+        let run = RunId::new(time.now(), [7; 10]);
+        let (section, recording) = (StorageConfig::default(), RecordingConfig::default());
+        let opened = riglm_adapters_storage::open(&section, &recording, data_dir, run, &*time);
+        let storage = Arc::new(opened.await.expect("a database"));
+        let hasher = riglm_adapters_storage::keyed_hasher(data_dir).expect("a key");
+        let journal = Arc::clone(&storage.journal);
+        let recorder = Recorder::new(
+            journal,
+            hasher,
+            Arc::clone(&time),
+            run,
+            RecorderOptions::default(),
+        );
+        let (next_tools, learning) = learning(&storage, &time);
+        let work_sessions = WorkSessions::new(
+            Some(Arc::new(storage.store.clone())),
+            riglm_adapters_storage::keyed_hasher(data_dir).expect("a key"),
+            WorkSessionsConfig::default().idle_gap(),
+        );
+        let lists = Arc::new(Lists::new(ListsParts {
+            options: list_options(options),
+            next_tools: Some(Arc::clone(&next_tools)),
+            stores: Some(list_stores(&storage)),
+            counter: Arc::new(O200kTokenCounter),
+            clock: Arc::clone(&time),
+        }));
+        let bridge = BridgeOptions::new([7; 32]);
+        let upstreams = servers.iter().map(|server| {
+            let transport = Arc::new(Connector(Arc::clone(server)));
+            Upstream::new(Arc::new(EraConnector::new(transport, bridge.clone())))
+        });
+        let proxy = Arc::new(Proxy::new(ProxyParts {
+            upstreams: upstreams.collect(),
+            naming: options.naming,
+            recorder: Arc::new(recorder),
+            filter: ListFilter::learned(Arc::clone(&lists)),
+            limits: Limits::default(),
+            search: Some(search(&storage, &next_tools, &time)),
+            intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
+            next_tools: Some(next_tools),
+            work_sessions: Some(Arc::new(work_sessions)),
+            tools: MetaTools {
+                search: Some("search_available_tools".into()),
+                call_tool: Some("call_tool".into()),
+                set_context: Some("set_context".into()),
+            },
+        }));
+        let http = HttpOptions {
+            address: ([127, 0, 0, 1], options.port).into(),
+            admission: Admission::new(&[], &[]),
+            authenticator: Arc::new(Unauthenticated),
+        };
+        let server = HttpServer::bind(Arc::clone(&proxy), http)
+            .await
+            .expect("a free port");
+        let url = format!("http://{}/mcp", server.address())
+            .parse()
+            .expect("an address");
+        let stop = CancellationToken::new();
+        let watched = stop
+            .clone()
+            .run_until_cancelled_owned(async move { proxy.keep_watch().await });
+        let tasks = vec![
+            tokio::spawn(server.serve(stop.clone())),
+            tokio::spawn(lists.keep_watch(stop.clone())),
+            tokio::spawn(async { watched.await.unwrap_or_default() }),
+        ];
+        Self {
+            clock,
+            url,
+            servers,
+            storage,
+            learning,
+            stop,
+            tasks,
+        }
+    }
+
+    /// Has the proxy learn from everything that was recorded.
+    pub(crate) async fn learn(&mut self) {
+        assert!(
+            self.storage.settled(SETTLED).await,
+            "records do not reach the database"
+        );
+        self.learning
+            .learn_all()
+            .await
+            .expect("the database gives its calls");
+    }
+
+    /// Ends the proxy. What it knows stays in its directory.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            drop(task.await);
+        }
+        self.storage.close().await;
+    }
+}
+
+fn learning(storage: &Arc<Storage>, clock: &Arc<dyn Clock>) -> (Arc<NextTools>, LearningTask) {
+    let config = PredictionConfig::default();
+    let options = NextToolsOptions {
+        measure: config.confidence,
+        bands: config.bands(),
+    };
+    let next_tools = Arc::new(NextTools::new(predictor_from(&config), options));
+    let store = Arc::new(storage.store.clone());
+    let stores = LearningStores {
+        calls: Arc::clone(&store) as _,
+        contexts: Arc::clone(&store) as _,
+        tools: Arc::clone(&store) as _,
+        snapshots: Arc::clone(&store) as _,
+        changes: store,
+    };
+    let task = LearningTask::new(
+        stores,
+        Arc::clone(clock),
+        Arc::clone(&next_tools),
+        "simulated".into(),
+        move || predictor_from(&config),
+    );
+    (next_tools, task)
+}
+
+fn list_stores(storage: &Storage) -> ListStores {
+    let store = Arc::new(storage.store.clone());
+    ListStores {
+        epochs: Arc::clone(&store) as _,
+        overrides: Arc::clone(&store) as _,
+        usage: Arc::clone(&store) as _,
+        changes: store,
+    }
+}
+
+/// Returns the defaults of the configuration, with what the options change.
+fn list_options(options: &StageOptions) -> ListOptions {
+    let clients = FilteringConfig::default().clients.into_iter();
+    let clients = clients.map(|client| ClientRule {
+        name: NamePattern::new(&client.name),
+        policy: client.policy,
+        prompt_cache: client.prompt_cache,
+        loads_on_demand: client.loads_on_demand,
+    });
+    ListOptions {
+        policy: options.policy,
+        bans: options.bans.clone(),
+        clients: clients.collect(),
+        ..ListOptions::default()
+    }
+}
+
+fn search(
+    storage: &Storage,
+    next_tools: &Arc<NextTools>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<ToolSearch> {
+    let store = Arc::new(storage.store.clone());
+    let stores = SearchStores {
+        embeddings: Arc::clone(&store) as _,
+        usage: Arc::clone(&store) as _,
+        contexts: Arc::clone(&store) as _,
+        invocations: store,
+    };
+    Arc::new(ToolSearch::new(SearchParts {
+        encoders: vec![SearchEncoder {
+            encoder: Arc::new(FloorEncoder),
+            is_stored: false,
+        }],
+        stores: Some(stores),
+        next_tools: Some(Arc::clone(next_tools)),
+        counter: Arc::new(O200kTokenCounter),
+        clock: Arc::clone(clock),
+        rules: SearchRules::default(),
+    }))
+}

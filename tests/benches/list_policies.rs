@@ -1,0 +1,211 @@
+//! What list policies do for agents that work through the proxy, as the tables of docs/policies.md
+//! have it.
+//!
+//! `cargo bench -p riglm-tests --bench list_policies -- DIR [--streams a,b] [--kinds a,b]
+//! [--sessions N] [--query]`
+//!
+//! `DIR` has streams in the form that `riglm replay` reads, `NAME.catalog.json` with `NAME.jsonl`;
+//! `--streams` names those to take. `--kinds` are some of `re-lists`, `conformal`, `never`, `hints`
+//! and `per-call`. `--sessions` takes only the first ones of each stream. With `--query` agents say
+//! what they were asked for.
+#![expect(
+    clippy::panic,
+    reason = "arguments that are not understood end the bench"
+)]
+#![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
+
+#[expect(dead_code, reason = "tests of faults use more of it")]
+#[path = "../agents/lib.rs"]
+mod agents;
+
+use std::path::PathBuf;
+
+use agents::agent::Kind;
+use agents::measure::Totals;
+use agents::reference::{most_frequent, replayed};
+use agents::run::{Plan, run};
+use agents::stream::Stream;
+use riglm_domain::evaluation::replay::{ListMetrics, SimulatedPolicy};
+use riglm_domain::listing::ListPolicyName;
+use riglm_tests::streams::streams_in;
+
+/// How many tokens a definition has.
+const TOOL_TOKENS: u32 = 200;
+
+/// The rows of a stream, by the names under which they are asked for.
+const ROWS: [(&str, Kind, Option<ListPolicyName>); 5] = [
+    ("re-lists", Kind::Relists, None),
+    ("conformal", Kind::Relists, Some(ListPolicyName::Conformal)),
+    ("never", Kind::NeverRelists, None),
+    ("hints", Kind::OnDemand, None),
+    ("per-call", Kind::PerCall, None),
+];
+
+#[derive(Debug, Default)]
+struct Arguments {
+    folder: PathBuf,
+    streams: Vec<String>,
+    kinds: Vec<String>,
+    n_sessions: Option<usize>,
+    with_query: bool,
+}
+
+#[tokio::main]
+async fn main() {
+    let arguments = arguments();
+    println!(
+        "| Stream | Agent | Policy | calls | first uses | searches | in vain | changes | list | known | kilotokens | cost | dearer | model cost | failed |"
+    );
+    println!("{}", "| --- ".repeat(15) + "|");
+    let mut parts = Vec::new();
+    for (catalog, sessions) in streams_in(&arguments.folder) {
+        let stream = Stream::read(&catalog, &sessions);
+        if !arguments.streams.is_empty() && !arguments.streams.contains(&stream.name) {
+            continue;
+        }
+        let stream = match arguments.n_sessions {
+            Some(n) => stream.first(n),
+            None => stream,
+        };
+        let simulated = [SimulatedPolicy::Epoch, SimulatedPolicy::Conformal(95)];
+        let simulated = replayed(
+            &stream,
+            &simulated,
+            Kind::NeverRelists,
+            arguments.with_query,
+            TOOL_TOKENS,
+        )
+        .await;
+        for (policy, metrics) in &simulated {
+            println!("{}", row_of_replay(&stream, *policy, metrics));
+        }
+        let rows = ROWS.iter().filter(|(name, ..)| {
+            arguments.kinds.is_empty() || arguments.kinds.iter().any(|kind| kind == name)
+        });
+        // They take turns on the processor, and each waits most of its time.
+        let runs = rows.map(|(_, kind, policy)| {
+            let (stream, kind, policy, with_query) =
+                (stream.clone(), *kind, *policy, arguments.with_query);
+            tokio::spawn(async move {
+                let plan = Plan {
+                    kind,
+                    policy,
+                    with_query,
+                    tool_tokens: TOOL_TOKENS.into(),
+                };
+                (kind, policy, run(&stream, plan).await)
+            })
+        });
+        let runs: Vec<_> = runs.collect();
+        let mut mean_list = None;
+        for measured in runs {
+            let (kind, policy, totals) = measured.await.expect("an agent gets to its end");
+            if kind == Kind::NeverRelists {
+                mean_list = Some(as_count(totals.mean_list().ceil()));
+            }
+            println!("{}", row(&stream, kind, policy, &totals));
+            let by_part = totals
+                .searches_by_part()
+                .map(|searches| format!("{searches:.2}"));
+            parts.push(format!(
+                "| {} | {} | {} | {} |",
+                stream.name,
+                kind.as_str(),
+                name_of(policy, kind),
+                by_part.join(" | ")
+            ));
+        }
+        if let Some(n_shown) = mean_list {
+            let covered = 100.0 * most_frequent(&stream, n_shown);
+            let rest = " |".repeat(10);
+            println!(
+                "| {} | | {n_shown} most frequent | | {covered:.1} |{rest}",
+                stream.name
+            );
+        }
+    }
+    println!("\n| Stream | Agent | Policy | 1st fifth | 2nd | 3rd | 4th | 5th |");
+    println!("{}", "| --- ".repeat(8) + "|");
+    for part in parts {
+        println!("{part}");
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of tools"
+)]
+fn as_count(n: f64) -> usize {
+    n as usize
+}
+
+fn name_of(policy: Option<ListPolicyName>, kind: Kind) -> &'static str {
+    match (policy, kind) {
+        (Some(policy), _) => policy.as_str(),
+        (None, Kind::Relists) => "append",
+        (None, Kind::OnDemand) => "hints",
+        (None, Kind::NeverRelists | Kind::PerCall) => "epoch",
+    }
+}
+
+fn row(stream: &Stream, kind: Kind, policy: Option<ListPolicyName>, totals: &Totals) -> String {
+    let all = &totals.all;
+    format!(
+        "| {} | {} | {} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} | {:.1} | {:.3} | {:.1} | {:.3} | {} |",
+        stream.name,
+        kind.as_str(),
+        name_of(policy, kind),
+        100.0 * totals.coverage(),
+        100.0 * totals.first_use_coverage(),
+        totals.per_session(all.n_searches),
+        totals.per_session(all.n_in_vain),
+        totals.per_session(all.n_changes),
+        totals.mean_list(),
+        totals.mean_known(),
+        totals.per_session(all.list_tokens + all.answer_tokens) / 1_000.0,
+        totals.cost(),
+        100.0 * totals.dearer(),
+        totals.model_cost(),
+        all.n_failed,
+    )
+}
+
+fn row_of_replay(stream: &Stream, policy: SimulatedPolicy, metrics: &ListMetrics) -> String {
+    format!(
+        "| {} | replay | {policy} | {:.1} | {:.1} | {:.2} | | {:.2} | | {:.1} | | | {:.1} | {:.3} | |",
+        stream.name,
+        100.0 * metrics.coverage,
+        100.0 * metrics.first_use_coverage,
+        metrics.searches_per_session,
+        metrics.changes_per_session,
+        metrics.mean_size,
+        100.0 * metrics.dearer_sessions,
+        metrics.cost_vs_all,
+    )
+}
+
+fn arguments() -> Arguments {
+    let mut arguments = Arguments::default();
+    let mut words = std::env::args().skip(1);
+    let list = |text: Option<String>| -> Vec<String> {
+        let text = text.expect("a value");
+        text.split(',').map(str::to_owned).collect()
+    };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--streams" => arguments.streams = list(words.next()),
+            "--kinds" => arguments.kinds = list(words.next()),
+            "--sessions" => {
+                let n = words.next().and_then(|n| n.parse().ok());
+                arguments.n_sessions = Some(n.expect("a number of sessions"));
+            }
+            "--query" => arguments.with_query = true,
+            // What cargo itself adds.
+            "--bench" => {}
+            option if option.starts_with("--") => panic!("unknown argument {option}"),
+            path => arguments.folder = path.into(),
+        }
+    }
+    arguments
+}

@@ -1,0 +1,252 @@
+//! What goes wrong between an agent and its tools costs one more round trip, and no call.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use riglm_app::proxy::Naming;
+use riglm_domain::listing::ListPolicyName;
+use riglm_domain::prediction::NamePattern;
+use riglm_ports::fake::ManualClock;
+use serde_json::Value;
+
+use super::{LONG, made_up};
+use crate::simulation::agent::{Line, is_ok};
+use crate::simulation::definitions::Definitions;
+use crate::simulation::server::{CatalogServer, servers_of};
+use crate::simulation::stage::{Stage, StageOptions};
+use crate::simulation::stream::Stream;
+
+const ARGUMENTS: &str = r#"{"target":"a"}"#;
+
+/// A proxy that learned from some sessions, and what is called next.
+struct Scene {
+    stage: Stage,
+    stream: Stream,
+    servers: Vec<Arc<CatalogServer>>,
+    options: StageOptions,
+    data: tempfile::TempDir,
+}
+
+/// What became of calls.
+#[derive(Debug, Default)]
+struct Calls {
+    n: u32,
+    n_failed: u32,
+    /// Those that took a second attempt.
+    n_again: u32,
+}
+
+impl Scene {
+    async fn new(options: StageOptions) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let stream = made_up(30);
+        let servers = servers_of(&stream.tools, &Definitions::of(&stream.tools, LONG.into()));
+        let stage = start(data.path(), &servers, &options).await;
+        let mut scene = Self {
+            stage,
+            stream,
+            servers,
+            options,
+            data,
+        };
+        for at in 0..20 {
+            scene
+                .stage
+                .clock
+                .advance(std::time::Duration::from_hours(2));
+            scene.stage.learn().await;
+            let mut line = scene.line().await;
+            for tool in scene.needed(at) {
+                let answer = line.call(&scene.shown(tool), ARGUMENTS).await.unwrap();
+                assert!(is_ok(&answer), "{answer}");
+            }
+            line.client.delete().await;
+        }
+        scene
+            .stage
+            .clock
+            .advance(std::time::Duration::from_hours(2));
+        scene.stage.learn().await;
+        scene
+    }
+
+    /// Opens a session and lists the tools once.
+    async fn line(&self) -> Line {
+        let mut line = Line::open(&self.stage.url, "agent", None, false).await;
+        line.list("{}").await.unwrap();
+        line
+    }
+
+    fn needed(&self, at: usize) -> Vec<usize> {
+        self.stream.sessions[at].calls.clone()
+    }
+
+    /// Returns the name under which a tool is shown.
+    fn shown(&self, tool: usize) -> String {
+        let tool = &self.stream.tools[tool];
+        match self.options.naming {
+            Naming::Prefix => format!("{}__{}", tool.server, tool.name),
+            Naming::Collision => tool.name.clone(),
+        }
+    }
+
+    /// Calls a tool as an agent does that gives a call a second chance: in a new session if it is told
+    /// that there is none any more, by a name that the error names, or as it was.
+    async fn call(&self, line: &mut Line, name: &str, calls: &mut Calls) {
+        calls.n += 1;
+        let answer = line.call(name, ARGUMENTS).await;
+        if answer.as_ref().is_ok_and(is_ok) {
+            return;
+        }
+        calls.n_again += 1;
+        let again = match answer {
+            Err(_) => {
+                *line = Line::open(&self.stage.url, "agent", None, false).await;
+                name.to_owned()
+            }
+            Ok(answer) => self
+                .named_in(&answer, name)
+                .unwrap_or_else(|| name.to_owned()),
+        };
+        let answer = line.call(&again, ARGUMENTS).await;
+        calls.n_failed += u32::from(!answer.is_ok_and(|answer| is_ok(&answer)));
+    }
+
+    /// Returns the first name of a tool that stands in an error.
+    fn named_in(&self, answer: &Value, wrong: &str) -> Option<String> {
+        let text = answer.to_string().replace(wrong, "");
+        let names = (0..self.stream.tools.len()).map(|tool| self.shown(tool));
+        names
+            .filter_map(|name| Some((text.find(&name)?, name)))
+            .min()
+            .map(|(_, name)| name)
+    }
+}
+
+impl Calls {
+    /// At least 99 of 100 calls succeed.
+    fn check(&self) {
+        assert!(self.n > 30, "too few calls: {self:?}");
+        assert!(self.n_failed * 100 <= self.n, "{self:?}");
+    }
+}
+
+async fn start(data: &Path, servers: &[Arc<CatalogServer>], options: &StageOptions) -> Stage {
+    let clock = Arc::new(ManualClock::default());
+    Stage::start(data, clock, servers.to_vec(), options).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_never_asks_again_calls_what_a_changing_list_leaves_out() {
+    let options = StageOptions {
+        policy: Some(ListPolicyName::Conformal),
+        ..StageOptions::default()
+    };
+    let scene = Scene::new(options).await;
+    let mut calls = Calls::default();
+    let mut line = scene.line().await;
+    for at in 20..30 {
+        for tool in scene.needed(at) {
+            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+        }
+    }
+    calls.check();
+    assert_eq!(calls.n_again, 0);
+    scene.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_is_never_shown_can_be_called() {
+    let options = StageOptions {
+        bans: vec![NamePattern::new("*_ticket")],
+        ..StageOptions::default()
+    };
+    let scene = Scene::new(options).await;
+    let mut calls = Calls::default();
+    let mut line = Line::open(&scene.stage.url, "agent", None, false).await;
+    let list = line.list("{}").await.unwrap();
+    assert!(
+        list.iter()
+            .all(|tool| !tool["name"].as_str().unwrap().ends_with("_ticket")),
+        "{list:?}"
+    );
+    for at in 20..30 {
+        for tool in scene.needed(at) {
+            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+        }
+    }
+    calls.check();
+    scene.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_or_missing_prefix_is_put_right() {
+    let options = StageOptions {
+        naming: Naming::Prefix,
+        ..StageOptions::default()
+    };
+    let scene = Scene::new(options).await;
+    let mut calls = Calls::default();
+    let mut line = scene.line().await;
+    for at in 20..30 {
+        for tool in scene.needed(at) {
+            let own = &scene.stream.tools[tool].name;
+            for wrong in [
+                own.clone(),
+                format!("elsewhere__{own}"),
+                format!("mcp__{}", scene.shown(tool)),
+            ] {
+                scene.call(&mut line, &wrong, &mut calls).await;
+            }
+        }
+    }
+    calls.check();
+    scene.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_proxy_was_started_again_begins_a_new_session() {
+    let mut scene = Scene::new(StageOptions::default()).await;
+    let mut calls = Calls::default();
+    let mut line = scene.line().await;
+    for at in 20..30 {
+        for (place, tool) in scene.needed(at).into_iter().enumerate() {
+            if place == 1 {
+                let now = scene.stage.clock.clone();
+                scene.options.port = scene.stage.url.port().unwrap();
+                scene.stage.stop().await;
+                scene.stage = Stage::start(
+                    scene.data.path(),
+                    now,
+                    scene.servers.clone(),
+                    &scene.options,
+                )
+                .await;
+                scene.stage.learn().await;
+            }
+            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+        }
+    }
+    calls.check();
+    assert!(calls.n_again > 0, "no session expired: {calls:?}");
+    scene.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_are_started_again_are_connected_to_again() {
+    let scene = Scene::new(StageOptions::default()).await;
+    let mut calls = Calls::default();
+    for at in 20..30 {
+        let mut line = scene.line().await;
+        for (place, tool) in scene.needed(at).into_iter().enumerate() {
+            if place == 1 {
+                for server in &scene.servers {
+                    server.restart().await;
+                }
+            }
+            scene.call(&mut line, &scene.shown(tool), &mut calls).await;
+        }
+    }
+    calls.check();
+    scene.stage.stop().await;
+}
