@@ -170,7 +170,7 @@ async fn an_agent_that_asks_again_has_lists_that_follow_its_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs streams of calls"]
-async fn recorded_sessions_search_less_the_more_there_were() {
+async fn recorded_sessions_cost_less_than_with_everything_shown() {
     let folder = std::env::var_os("RIGLM_TEST_STREAMS").expect("RIGLM_TEST_STREAMS names a folder");
     // The smaller half of the streams: it is about behaviour, not about figures.
     let mut streams: Vec<Stream> = streams_in(Path::new(&folder))
