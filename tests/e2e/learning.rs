@@ -192,11 +192,20 @@ async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_sea
     assert_eq!(again[0]["name"], HIDDEN);
 }
 
+/// Returns the handshake of a client that names the work that it is for.
+fn initialize_for(work: &str) -> String {
+    let work = Value::from(format!("{work:?}"));
+    let meta = format!(r#""params":{{"_meta":{{"io.github.riglm/session":{work}}},"#);
+    initialize("0", "2025-11-25").replace(r#""params":{"#, &meta)
+}
+
 /// Says in a new session what is being done, by the tool for that or by a search, and returns the
 /// names that were found and those that are told to be needed next.
 async fn told(line: &Line, tool: &str, query: &str, limit: &str) -> [Vec<String>; 2] {
     let client = line.riglm.client(Answers::default());
-    client.initialize(&initialize("0", "2025-11-25")).await;
+    client
+        .initialize(&initialize_for(&format!("asking {query} {limit}")))
+        .await;
     client.request(&request("\"list\"", "tools/list")).await;
     let arguments = format!(r#"{{"query":"{query}"{limit}}}"#);
     let answer = client.request(&call("1", tool, &arguments)).await;
@@ -232,7 +241,8 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
                 ("paint the fence", ["tool-003", "tool-004"]),
             ] {
                 let client = line.riglm.client(Answers::default());
-                client.initialize(&initialize("0", "2025-11-25")).await;
+                let work = format!("{query} {round}");
+                client.initialize(&initialize_for(&work)).await;
                 client.request(&request("\"list\"", "tools/list")).await;
                 let said = format!(r#"{{"query":"{query}"}}"#);
                 client.request(&call("1", tool, &said)).await;

@@ -196,10 +196,10 @@ fn check_patterns(config: &FilteringConfig) -> Result<(), ValidationError> {
         return Ok(());
     }
     let policies = config.clients.iter().filter_map(|client| client.policy);
-    let mut policies = policies.chain(config.policy);
+    let policies: Vec<ListPolicyName> = policies.chain(config.policy).collect();
     let is_learned = config.strategy == Strategy::Prediction;
-    let mut is_used = |strategy, policy| {
-        config.strategy == strategy || (is_learned && policies.any(|used| used == policy))
+    let is_used = |strategy, policy| {
+        config.strategy == strategy || (is_learned && policies.contains(&policy))
     };
     let needs_allow = is_used(Strategy::Allowlist, ListPolicyName::Allowlist);
     let needs_deny = is_used(Strategy::Denylist, ListPolicyName::Denylist);

@@ -223,6 +223,8 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "search.encoder",
         "prediction",
         "prediction.bands",
+        "intent",
+        "work_sessions",
         "search.encoder.remote",
         "search.weights",
         "search.rrf",
