@@ -7,7 +7,7 @@ use std::time::Duration;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport, Upstream};
-use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::messages::{call, initialize, request, request_with};
 use riglm_tests::plain_http;
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm};
@@ -277,6 +277,75 @@ async fn tools_that_were_found_for_a_context_come_with_a_similar_one_in_later_se
             "{tool}: {next:?}"
         );
     }
+}
+
+/// Returns the names of the tools that a new session is listed which says in its request what is being
+/// done, without those of the proxy itself.
+async fn listed_for(line: &Line, work: &str, context: &str) -> Vec<String> {
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize_for(work)).await;
+    let params = format!(r#"{{"_meta":{{"io.github.riglm/context":"{context}"}}}}"#);
+    let list = request_with("\"list\"", "tools/list", &params);
+    let answer = client.request(&list).await;
+    let answer: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+    let tools = answer["result"]["tools"].as_array().expect("a list");
+    let names = tools
+        .iter()
+        .map(|tool| tool["name"].as_str().expect("a name"));
+    let mut names: Vec<String> = names
+        .filter(|name| name.starts_with("tool-"))
+        .map(str::to_owned)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_similar_context() {
+    // A list has room for two tools.
+    let few = [
+        ("RIGLM__FILTERING__MIN_TOOLS", "2"),
+        ("RIGLM__FILTERING__MAX_TOOLS", "2"),
+        ("RIGLM__FILTERING__TOKEN_BUDGET", "400"),
+    ];
+    let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let mut line = line_with(data_dir.path(), "prediction", &few).await;
+    line.learned(0).await;
+    let everything = listed_for(&line, "first", QUERY).await;
+    assert_eq!(everything.len(), 40, "{everything:?}");
+    let mut n_calls = 0;
+    for round in 0..10 {
+        for (query, mut tools) in [
+            (QUERY, WATERING),
+            ("paint the fence", ["tool-003", "tool-004"]),
+        ] {
+            let client = line.riglm.client(Answers::default());
+            client
+                .initialize(&initialize_for(&format!("{query} {round}")))
+                .await;
+            client.request(&request("\"list\"", "tools/list")).await;
+            ask(&client, "1", query).await;
+            tools.rotate_left(round % 2);
+            for called in tools {
+                let id = format!("\"{called} {round}\"");
+                client.request(&call(&id, called, "{}")).await;
+                n_calls += 1;
+            }
+        }
+    }
+    line.learned(n_calls).await;
+    assert_eq!(line.riglm.stop().await, Some(0));
+
+    let line = line_with(data_dir.path(), "prediction", &few).await;
+    line.learned(0).await;
+    line.search("1", "anything").await;
+    let watering = listed_for(&line, "later", ALIKE).await;
+    assert_eq!(watering, ["tool-024", "tool-037"]);
+    let painting = listed_for(&line, "other", "give the fence a coat of paint").await;
+    assert_eq!(painting, ["tool-003", "tool-004"]);
+    // The list of a work session stays, whatever is done in it.
+    let again = listed_for(&line, "later", "paint the fence").await;
+    assert_eq!(again, watering);
 }
 
 #[tokio::test]
