@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_most_likely_are_shown_as_far_as_they_are_worth_it() {
-        let ranked = [(3, 0.5), (1, 0.3), (0, 0.1), (4, 0.01), (2, 0.001)];
+        let ranked = [(3, 0.5), (1, 0.3), (0, 0.1), (4, 0.003), (2, 0.001)];
         let prices = ListPrices::default();
         let choice = choose(&free(6), &ranked, &bounds(1, 5, None), Some(&prices));
         assert_eq!(choice.shown, [0, 1, 3]);

@@ -30,6 +30,9 @@ pub struct ListPrices {
     pub n_inline: u32,
     /// The most tokens that such an answer has, however long definitions are.
     pub answer_tokens: f64,
+    /// How many times its price a search counts when the place of a tool is weighed against it: a
+    /// search also costs a turn of the model, and time.
+    pub search_weight: f64,
     /// A list is made shorter only if it would still have paid after this many searches more than
     /// expected: no session should cost more than one that is shown everything.
     pub n_spare_searches: f64,
@@ -42,7 +45,8 @@ impl Default for ListPrices {
             shape: SessionShape::TYPICAL,
             n_inline: 10,
             answer_tokens: 2_500.0,
-            n_spare_searches: 2.0,
+            search_weight: 3.0,
+            n_spare_searches: 3.0,
         }
     }
 }
@@ -67,12 +71,12 @@ impl ListPrices {
     }
 
     /// Returns whether a tool is worth its place: what it costs there is at most the price of the
-    /// search, times the probability that the session needs the tool. `probability` is that it is
-    /// called next.
+    /// search, times its weight, times the probability that the session needs the tool. `probability` is that it
+    /// is called next.
     #[must_use]
     pub fn is_worth(&self, probability: f64, tokens: f64, search: f64) -> bool {
         let is_needed = (probability * self.shape.n_tools).clamp(0.0, 1.0);
-        is_needed * search >= self.listed(tokens)
+        is_needed * search * self.search_weight >= self.listed(tokens)
     }
 
     /// Returns whether a list of `shown` tokens costs less than the whole one of `all`, with
@@ -98,8 +102,8 @@ mod tests {
         // 0.1 * 22,000 + 600 + 1.25 * 2,000 against 200 * (1.25 + 1).
         assert!((search - 5_300.0).abs() < 1e-9);
         assert!((prices.listed(200.0) - 450.0).abs() < 1e-9);
-        assert!(prices.is_worth(0.0107, 200.0, search));
-        assert!(!prices.is_worth(0.0106, 200.0, search));
+        assert!(prices.is_worth(0.003_6, 200.0, search));
+        assert!(!prices.is_worth(0.003_5, 200.0, search));
         assert!(!prices.is_worth(f64::NAN, 200.0, search));
     }
 
