@@ -10,7 +10,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_domain::listing::{
     Candidates, Choice, Decision, Evidence, Focus, ListPolicyName, ReadOnly, Standing, WhyAll,
-    choose, decide, focused,
+    decide, focused,
 };
 use riglm_domain::prediction::Band;
 use riglm_domain::retrieval::words;
@@ -102,12 +102,8 @@ impl Lists {
             reason: None,
             search_first: band == Band::SearchProminent,
         };
-        if policy == ListPolicyName::Hints {
-            if band == Band::ShowAll {
-                return all(SelectionReason::ColdStart);
-            }
-            let bounds = &options.bounds;
-            return some(choose(&candidates, &ranked, bounds, Some(&options.prices)));
+        if policy == ListPolicyName::Hints && band == Band::ShowAll {
+            return all(SelectionReason::ColdStart);
         }
         let evidence = Evidence {
             ranked: &ranked,

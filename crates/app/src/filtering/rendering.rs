@@ -214,7 +214,14 @@ pub(super) fn render(
         .copied()
         .filter(|at| mark(*at) == Mark::Include);
     included.for_each(&mut add);
-    let loaded_at_once = if policy == ListPolicyName::Hints && epoch.mode != SelectionMode::All {
+    // Where a list as short as the marked part would not pay, everything is to be loaded.
+    let is_settled = matches!(
+        epoch.reason,
+        Some(SelectionReason::NotPaying | SelectionReason::SmallCatalog)
+    );
+    let loaded_at_once = if policy == ListPolicyName::Hints && is_settled {
+        positions.iter().copied().collect()
+    } else if policy == ListPolicyName::Hints && epoch.mode != SelectionMode::All {
         let pinned = positions
             .iter()
             .copied()

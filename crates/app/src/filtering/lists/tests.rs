@@ -340,6 +340,10 @@ async fn marks_for_loading_at_once_leave_the_list_whole() {
         .count();
     assert!((3..=20).contains(&marked), "{marked}");
     assert_eq!(text.matches(&*offer.tools()[40].definition).count(), 1);
+    // Of a catalog that is not worth hiding all are to be loaded.
+    let few = lists.list(&ask(&local, 2), &offered(0..8)).await;
+    let text = few.page(0, N);
+    assert_eq!(text.matches("alwaysLoad").count(), 8, "{text}");
 }
 
 #[derive(Clone, Debug)]
