@@ -9,8 +9,8 @@ use riglm_domain::id::SessionId;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_domain::listing::{
-    Candidates, Choice, Decision, Evidence, Focus, ListPolicyName, ReadOnly, Standing, WhyAll,
-    decide, focused,
+    Candidates, Choice, Decision, Evidence, Focus, ListPolicyName, ListPrices, ReadOnly, Standing,
+    WhyAll, decide, focused,
 };
 use riglm_domain::prediction::Band;
 use riglm_domain::retrieval::words;
@@ -110,7 +110,16 @@ impl Lists {
             band,
             all_tokens: self.sizes.total(offer),
         };
-        match decide(&candidates, &evidence, &options.bounds, &options.prices) {
+        // A client that loads on demand wants to load little: one search to spare is enough.
+        let prices = ListPrices {
+            n_spare_searches: if policy == ListPolicyName::Hints {
+                options.prices.n_spare_searches.min(1.0)
+            } else {
+                options.prices.n_spare_searches
+            },
+            ..options.prices
+        };
+        match decide(&candidates, &evidence, &options.bounds, &prices) {
             Decision::Some(choice) => {
                 self.warn_of_budget(&choice);
                 some(choice)
