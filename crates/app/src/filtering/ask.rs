@@ -5,6 +5,7 @@ use riglm_domain::canonical::KeyedHash;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_epoch::ListEpoch;
+use riglm_domain::listing::ListPolicyName;
 use riglm_domain::principal::Principal;
 
 use super::scope::ScopeKey;
@@ -44,13 +45,14 @@ pub struct ListAsk<'a> {
 }
 
 impl ListAsk<'_> {
-    /// Returns who shares the list: for modern clients all of the principal under the profile, for
-    /// others the work session.
-    pub(super) fn scope(&self) -> ScopeKey {
+    /// Returns who shares the list under a policy: for modern clients all of the principal under the
+    /// profile that have it, for others the work session.
+    pub(super) fn scope(&self, policy: ListPolicyName) -> ScopeKey {
         if self.is_modern {
             let profile = self.profile.unwrap_or_default();
-            // A character that neither has stands between them.
-            return ScopeKey::shared(format!("shared:{profile}\u{1f}{}", self.principal));
+            let principal = self.principal;
+            // A character that none of them has stands between them.
+            return ScopeKey::shared(format!("shared:{policy}\u{1f}{profile}\u{1f}{principal}"));
         }
         let work = ListEpoch::WORK_SCOPE;
         ScopeKey::of_work(match self.session {

@@ -222,7 +222,8 @@ impl Lists {
                 .collect();
             focused(&intent.text, &foci)
         });
-        let mut tools: Vec<usize> = if about.len() < self.options.bounds.min_tools {
+        let is_little = about.is_empty() || about.len() < self.options.bounds.min_tools;
+        let mut tools: Vec<usize> = if is_little {
             pool
         } else {
             about.into_iter().map(|at| pool[at]).collect()

@@ -36,6 +36,25 @@ impl Lists {
         self.end_of(scope, epoch).is_some_and(|end| now >= end)
     }
 
+    /// Returns when another list is planned; never for one that goes by names, or is whole because
+    /// the operator wants it.
+    pub(super) fn until(
+        &self,
+        scope: &Scope,
+        epoch: &ListEpoch,
+        policy: ListPolicyName,
+    ) -> Option<Timestamp> {
+        use ListPolicyName::{Append, Epoch, Hints};
+        if !matches!(policy, Epoch | Append | Hints) {
+            return None;
+        }
+        let waits_until = scope.state().waits_until;
+        self.end_of(scope, epoch)
+            .into_iter()
+            .chain(waits_until)
+            .min()
+    }
+
     /// Returns when an epoch that sessions share has lasted as long as it is to.
     pub(super) fn end_of(&self, scope: &Scope, epoch: &ListEpoch) -> Option<Timestamp> {
         if !scope.key.is_shared() {
@@ -165,8 +184,17 @@ impl Lists {
         let is_due = changed_at.is_none_or(|at| ask.now.duration_since(at) >= CATALOG_PAUSE);
         let n_known = all_known.tools().len();
         let mut all_known: BTreeSet<ToolRef> = all_known.tools().iter().cloned().collect();
-        if epoch.mode != SelectionMode::All && !new.is_empty() && is_due {
-            scope.state().catalog_changed_at = Some(ask.now);
+        let is_late = epoch.mode != SelectionMode::All && !new.is_empty();
+        if is_late && !is_due {
+            scope.state().waits_until =
+                changed_at.and_then(|at| at.checked_add(CATALOG_PAUSE).ok());
+        }
+        if is_late && is_due {
+            {
+                let mut state = scope.state();
+                state.catalog_changed_at = Some(ask.now);
+                state.waits_until = None;
+            }
             all_known.extend(new.iter().map(|at| tools[*at].tool.clone()));
             added.extend(
                 self.worth_showing(policy, ask, offer, marks, (epoch, &new))

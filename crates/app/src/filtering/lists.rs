@@ -102,7 +102,7 @@ impl Lists {
     /// Returns the list for who asks, of what is offered.
     pub async fn list(&self, ask: &ListAsk<'_>, offer: &Arc<Offer>) -> Arc<ShownList> {
         let policy = policy_of(&self.options, ask);
-        let scope = self.scopes.get(ask.scope());
+        let scope = self.scopes.get(ask.scope(policy));
         let revision = self.revision.load(Ordering::Acquire);
         if let Some(shown) = self.still_holds(&scope, ask, offer, policy, revision) {
             return shown;
@@ -135,7 +135,7 @@ impl Lists {
             offer,
             pool,
             is_fallback,
-            until: self.end_of(&scope, &epoch),
+            until: self.until(&scope, &epoch, policy),
             revision,
             available_tokens: self.sizes.total(offer),
         };
@@ -163,7 +163,7 @@ impl Lists {
             .relisting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MAX_CLIENTS && !known.contains(client) {
+        if known.len() < MAX_CLIENTS {
             known.insert(client.chars().take(MAX_NAME_CHARS).collect());
         }
     }
@@ -175,13 +175,15 @@ impl Lists {
             .relisting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        known.contains(client)
+        let client: String = client.chars().take(MAX_NAME_CHARS).collect();
+        known.contains(&client)
     }
 
     /// Returns the list that was shown last to those who share it; `None` where none was.
     #[must_use]
     pub fn shown(&self, ask: &ListAsk<'_>) -> Option<Arc<ShownList>> {
-        let scope = self.scopes.get(ask.scope());
+        let policy = policy_of(&self.options, ask);
+        let scope = self.scopes.get(ask.scope(policy));
         scope.state().shown.clone()
     }
 
@@ -189,7 +191,7 @@ impl Lists {
     #[must_use]
     pub fn is_decided(&self, ask: &ListAsk<'_>, offer: &Arc<Offer>) -> bool {
         let policy = policy_of(&self.options, ask);
-        let scope = self.scopes.get(ask.scope());
+        let scope = self.scopes.get(ask.scope(policy));
         let revision = self.revision.load(Ordering::Acquire);
         (self.still_holds(&scope, ask, offer, policy, revision)).is_some()
     }
@@ -216,6 +218,7 @@ impl Lists {
                 epoch.epoch == shown.epoch
                     && state.is_read
                     && state.added.is_empty()
+                    && state.waits_until.is_none_or(|until| ask.now < until)
                     && !self.is_over(scope, epoch, ask.now)
             }
             _ => true,

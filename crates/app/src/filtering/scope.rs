@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) is_read: bool,
     /// When an epoch began last because there were other tools.
     pub(super) catalog_changed_at: Option<Timestamp>,
+    /// When tools that are new are looked at, which came too soon after others.
+    pub(super) waits_until: Option<Timestamp>,
     /// The tools that were called, with the moment, the last one at the end.
     pub(super) used: Vec<(ToolRef, Timestamp)>,
     /// How often tools were called.

@@ -20,13 +20,14 @@ const MAX_ADDED: usize = 10;
 impl Lists {
     /// Notes that a tool is called; returns the list that its caller sees, as far as one was shown.
     pub fn called(&self, ask: &ListAsk<'_>, tool: &ToolRef) -> Option<Arc<ShownList>> {
-        let scope = self.scopes.get(ask.scope());
+        let policy = policy_of(&self.options, ask);
+        let scope = self.scopes.get(ask.scope(policy));
         let shown = {
             let mut state = scope.state();
             state.note_use(tool, ask.now);
             state.shown.clone()
         };
-        if policy_of(&self.options, ask) == ListPolicyName::Conformal
+        if policy == ListPolicyName::Conformal
             && let Some(shown) = &shown
         {
             let missed = !shown.shows(tool);
@@ -51,7 +52,7 @@ impl Lists {
         if !matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal) {
             return false;
         }
-        let scope = self.scopes.get(ask.scope());
+        let scope = self.scopes.get(ask.scope(policy));
         let Some(shown) = scope.state().shown.clone() else {
             return false;
         };

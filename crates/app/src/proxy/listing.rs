@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::CallSession;
-use riglm_domain::list_shown::{ListShown, SelectionDetails, SelectionReason};
+use riglm_domain::list_shown::{ListShown, SelectionDetails};
 use serde_json::Value;
 
 use super::caller::Caller;
@@ -114,13 +114,10 @@ impl Listing<'_> {
             return array(&[], &text, &[]);
         };
         // What calls any tool, and what says what is done, are of use where something is left out.
-        let is_settled = matches!(
-            shown.reason,
-            Some(SelectionReason::NotPaying | SelectionReason::SmallCatalog)
-        );
+        let has_others = !shown.is_whole() || shown.offer().is_partial();
         let revision = self.caller.revision();
         let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
-        own.retain(|(tool, _)| *tool == OwnTool::Search || !(is_settled || shown.is_whole()));
+        own.retain(|(tool, _)| *tool == OwnTool::Search || has_others);
         let is_before = |tool: OwnTool| tool == OwnTool::Search && shown.search_first;
         let part = |before: bool| -> Vec<&str> {
             let own = own.iter().filter(|(tool, _)| is_before(*tool) == before);

@@ -58,6 +58,8 @@ pub(super) struct Relay {
     pub(super) state: Mutex<State>,
     /// Lists pass whole; what is not to be shown of them is only noted.
     shows_all: AtomicBool,
+    /// Held while the upstream is asked for its list on behalf of all that want it.
+    fetching: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
     /// Cancelled when the relay begins to end.
     pub(super) closing: CancellationToken,
@@ -98,6 +100,7 @@ impl Relay {
             connection,
             state: Mutex::default(),
             shows_all: AtomicBool::new(false),
+            fetching: tokio::sync::Mutex::new(()),
             is_closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),

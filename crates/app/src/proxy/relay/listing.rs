@@ -19,6 +19,7 @@ use super::pending::{Pending, Purpose};
 use super::search::Searching;
 use crate::filtering::{Lists, ShownList};
 use crate::proxy::listing::{Listing, Page};
+use crate::proxy::united::catalog::millis;
 
 /// How long a list counts as known of a server that does not promise to tell of changes.
 const FRESH: Duration = Duration::from_secs(5);
@@ -99,7 +100,13 @@ impl Relay {
         let params = request.message.single();
         let params = params.and_then(|part| request.message.params(part));
         let cursor = params.and_then(|params| member(params, "cursor"));
-        let cursor = cursor.and_then(unescaped);
+        let cursor = match cursor.filter(|cursor| *cursor != "null") {
+            None => None,
+            Some(text) => Some(unescaped(text).ok_or_else(|| {
+                let text = "the cursor is none that this server gave out";
+                NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text))
+            })?),
+        };
         let whole = self.whole_list(&request.message, request.is_modern).await?;
         self.caller.note_listing(lists);
         let listing = Listing {
@@ -121,7 +128,12 @@ impl Relay {
         );
         let page = page
             .map_err(|text| NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text)))?;
-        let tools = listing.tools(&shown, &page, self.taken());
+        let taken = self.shared.search_tool.as_ref().map(|tools| {
+            let taken = tools.taken_in(&whole.offer);
+            tools.warn_of_clash(self.upstream(), taken);
+            taken
+        });
+        let tools = listing.tools(&shown, &page, taken.unwrap_or_default());
         let mut result = (*whole.rest).to_owned();
         if let Some(next) = page.next_cursor() {
             result = with_member(&result, "nextCursor", &next);
@@ -129,7 +141,7 @@ impl Relay {
         if member(&result, "cacheScope").is_some() {
             result = with_member(&result, "cacheScope", r#""private""#);
         }
-        if let Some(ttl_ms) = whole.ttl_ms.as_ref().and_then(|ttl| ttl.parse().ok()) {
+        if let Some(ttl_ms) = whole.ttl_ms.as_deref().and_then(millis) {
             let ttl_ms = shown.ttl_ms(ttl_ms, self.shared.recorder.now());
             result = with_member(&result, "ttlMs", &ttl_ms.to_string());
         }
@@ -145,11 +157,22 @@ impl Relay {
         if let Some(known) = self.known_list() {
             return Ok(known);
         }
+        // Of several requests at once, one asks for all.
+        let _fetching = self.fetching.lock().await;
+        if let Some(known) = self.known_list() {
+            return Ok(known);
+        }
         let tool = self.shared.search_tool.as_deref();
-        match self.fetch(tool, request, is_modern).await {
-            Ok(Some(_)) => self.state().listed.whole.clone().ok_or(NotListed::Unknown),
-            Ok(None) => Err(NotListed::Unknown),
-            Err(reason) => {
+        let fetched = self.fetch(tool, request, is_modern).await;
+        let whole = self.state().listed.whole.clone();
+        match (fetched, whole) {
+            (Ok(Some(_)), Some(whole)) => Ok(whole),
+            (Ok(_), _) => Err(NotListed::Unknown),
+            (Err(reason), Some(whole)) => {
+                tracing::debug!("the list that was known last is shown: {reason}");
+                Ok(whole)
+            }
+            (Err(reason), None) => {
                 tracing::debug!("a list of tools is passed on as it is: {reason}");
                 Err(NotListed::Unknown)
             }
@@ -163,7 +186,7 @@ impl Relay {
         let whole = self.state().listed.whole.clone()?;
         let fresh = match &whole.ttl_ms {
             Some(ttl) => {
-                let ttl = ttl.parse().map_or(Duration::ZERO, Duration::from_millis);
+                let ttl = millis(ttl).map_or(Duration::ZERO, Duration::from_millis);
                 ttl.clamp(FRESH, MAX_TTL)
             }
             None if self.tells_of_changes() => PROMISED,

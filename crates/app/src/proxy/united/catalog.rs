@@ -151,7 +151,7 @@ impl Catalog {
 }
 
 /// Returns a time that the server gives as a number, in whole milliseconds.
-fn millis(json: &str) -> Option<u64> {
+pub(in crate::proxy) fn millis(json: &str) -> Option<u64> {
     json.parse().ok().or_else(|| {
         let number: f64 = serde_json::from_str(json).ok()?;
         let whole = Duration::try_from_secs_f64(number / 1_000.0).ok()?;

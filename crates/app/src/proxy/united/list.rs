@@ -151,7 +151,9 @@ impl ClientSession {
         let shown = listing.choose(lists, row, &offer).await;
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
-        let cursor = cursor.and_then(unescaped);
+        let cursor = cursor.filter(|cursor| *cursor != "null");
+        // What is no text is none that was given out.
+        let cursor = cursor.map(|cursor| unescaped(cursor).unwrap_or_default());
         let n = self.shared.limits.list_page_entries;
         let page = match Page::of(&shown, cursor.as_deref(), n) {
             Ok(page) => page,
