@@ -249,6 +249,8 @@ async fn a_long_list_has_pages_whose_cursors_are_checked() {
         let answer = ask(&scene, &list(Some(wrong))).await;
         assert_eq!(answer["error"]["code"], -32602, "{wrong}: {answer}");
     }
+    let number = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":7}}"#;
+    assert_eq!(ask(&scene, number).await["error"]["code"], -32602);
 }
 
 #[tokio::test]
@@ -272,4 +274,55 @@ async fn a_client_that_lists_before_it_is_set_up_is_answered() {
     let scene = scene_of(options(), Limits::default());
     let answer = ask(&scene, &list(None)).await;
     assert!(answer["error"]["message"].is_string() || names(&answer).contains(&"a_usual"));
+}
+
+#[tokio::test]
+async fn a_server_that_fails_to_list_is_shown_as_it_was_known() {
+    let scene = scene().await;
+    let before = ask(&scene, &list(None)).await;
+    scene.upstream.reply_to(
+        "tools/list",
+        r#""error":{"code":-32603,"message":"not now"}"#,
+    );
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    scene.upstream.say(changed, None).await;
+    let after = ask(&scene, &list(None)).await;
+    assert_eq!(n_lists_asked(&scene), 2);
+    assert_eq!(after["result"]["tools"], before["result"]["tools"]);
+}
+
+#[tokio::test]
+async fn a_tool_of_the_server_stands_for_the_one_of_the_proxy_with_its_name() {
+    let scene = scene_of(options(), Limits::default());
+    offers(
+        &scene,
+        &[
+            "call_tool",
+            "a_usual",
+            "rare_1",
+            "rare_2",
+            "rare_3",
+            "rare_4",
+            "rare_5",
+        ],
+    );
+    ask(&scene, HELLO).await;
+    let answer = ask(&scene, &list(None)).await;
+    let expected = ["search_available_tools", "a_usual", "set_context"];
+    assert_eq!(names(&answer), expected);
+}
+
+#[tokio::test]
+async fn several_requests_at_once_ask_the_server_once() {
+    let scene = scene().await;
+    let exchanges = (0..9).map(|id| {
+        let text = list(None).replace("\"id\":1", &format!("\"id\":{id}"));
+        let session = Arc::clone(&scene.session);
+        async move {
+            let message = Message::from_text(text).unwrap();
+            session.receive(message).await.unwrap().unwrap().run.await;
+        }
+    });
+    futures_util::future::join_all(exchanges).await;
+    assert_eq!(n_lists_asked(&scene), 1);
 }

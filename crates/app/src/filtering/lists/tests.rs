@@ -208,6 +208,79 @@ async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
 }
 
 #[tokio::test]
+async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    for offer in [offered(0..N), offered(0..=N), offered(0..N + 2)] {
+        lists.list(&ask(&local, 1), &offer).await;
+    }
+    let offer = offered(0..N + 2);
+    let held = lists.list(&ask(&local, 1), &offer).await;
+    assert!(held.hides(&tool(N + 1)));
+    let later = ListAsk {
+        now: NOW + SignedDuration::from_secs(60),
+        ..ask(&local, 1)
+    };
+    assert!(lists.list(&later, &offer).await.shows(&tool(N + 1)));
+}
+
+#[tokio::test]
+async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() {
+    let local = Principal::local();
+    let options = ListOptions {
+        clients: vec![crate::filtering::ClientRule {
+            name: NamePattern::new("loader"),
+            policy: None,
+            prompt_cache: None,
+            loads_on_demand: Some(true),
+        }],
+        ..ListOptions::default()
+    };
+    let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
+    let offer = offered(0..N);
+    let loader = ListAsk {
+        client: "loader",
+        ..modern(&local, 2)
+    };
+    for _ in 0..3 {
+        assert_eq!(lists.list(&modern(&local, 1), &offer).await.epoch, 1);
+        assert_eq!(lists.list(&loader, &offer).await.epoch, 1);
+    }
+    // What each is shown is not what the other is.
+    let called = lists.called(&loader, &tool(50)).unwrap();
+    assert!(called.shows(&tool(50)));
+    let called = lists.called(&modern(&local, 1), &tool(50)).unwrap();
+    assert!(called.hides(&tool(50)));
+}
+
+#[tokio::test]
+async fn a_pool_is_shown_without_a_least_number_of_tools() {
+    let local = Principal::local();
+    let options = ListOptions {
+        bounds: ListBounds {
+            min_tools: 0,
+            ..ListBounds::default()
+        },
+        pools: vec![Pool {
+            name: "base".into(),
+            tools: vec![NamePattern::new("tool_00*")],
+            profile: None,
+            words: Vec::new(),
+        }],
+        ..ListOptions::default()
+    };
+    let lists = Lists::new(ListsParts {
+        options,
+        next_tools: None,
+        stores: None,
+        counter: Arc::new(WordCounter),
+        clock: Arc::new(ManualClock::at(NOW)),
+    });
+    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    assert_eq!(shown.positions().len(), 10);
+}
+
+#[tokio::test]
 async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_everything() {
     let local = Principal::local();
     let is_failing = Arc::new(AtomicBool::new(false));
