@@ -171,7 +171,7 @@ async fn an_agent_that_asks_again_has_lists_that_follow_its_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs streams of calls"]
-async fn recorded_sessions_cost_less_than_with_everything_shown() {
+async fn recorded_sessions_cost_no_more_than_with_everything_shown() {
     let folder = std::env::var_os("RIGLM_TEST_STREAMS").expect("RIGLM_TEST_STREAMS names a folder");
     // The smaller half of the streams: it is about behaviour, not about figures.
     let mut streams: Vec<Stream> = streams_in(Path::new(&folder))
@@ -190,6 +190,10 @@ async fn recorded_sessions_cost_less_than_with_everything_shown() {
     assert!(!streams.is_empty(), "there are no streams");
     for stream in streams {
         let totals = worked(&stream, Kind::NeverRelists, 200).await;
-        check(&stream, Kind::NeverRelists, &totals);
+        // A small catalog is shown whole, which costs what showing everything costs.
+        let what = format!("{}: {totals:?}", stream.name);
+        assert_eq!(totals.all.n_failed, 0, "{what}");
+        assert!(totals.cost() <= 1.001, "{what}");
+        assert!(totals.dearer() <= 0.02, "{what}");
     }
 }
