@@ -1,5 +1,6 @@
 //! The proxy, put together as the program puts it together, with a clock that is moved by hand.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +105,7 @@ impl Stage {
         );
         let lists = Arc::new(Lists::new(ListsParts {
             options: list_options(options),
+            profiles: HashMap::new(),
             next_tools: Some(Arc::clone(&next_tools)),
             stores: Some(list_stores(&storage)),
             counter: Arc::new(O200kTokenCounter),
@@ -134,6 +136,7 @@ impl Stage {
             address: ([127, 0, 0, 1], options.port).into(),
             admission: Admission::new(&[], &[]),
             authenticator: Arc::new(Unauthenticated),
+            profiles: BTreeSet::new(),
         };
         let server = HttpServer::bind(Arc::clone(&proxy), http)
             .await

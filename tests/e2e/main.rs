@@ -15,6 +15,7 @@ mod faults;
 mod learning;
 mod models;
 mod postgres;
+mod profiles;
 mod recording;
 mod replay;
 mod replicas;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +69,7 @@ impl Scene {
             address: ([127, 0, 0, 1], 0).into(),
             admission: Admission::new(&[], &[]),
             authenticator: Arc::new(Unauthenticated),
+            profiles: BTreeSet::new(),
         };
         let server = HttpServer::bind(Arc::new(proxy), options).await.unwrap();
         let url = format!("http://{}/mcp", server.address());

@@ -9,7 +9,7 @@ use riglm_adapters_mcp::downstream::stdio::{self, StdioError};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts, Upstream, Visitor};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
@@ -61,7 +61,7 @@ fn scene(capacity: usize) -> Scene {
     let serving = tokio::spawn(async move {
         stdio::serve(
             &proxy,
-            &Principal::local(),
+            &Visitor::from(&Principal::local()),
             served_input,
             served_output,
             token,

@@ -20,6 +20,7 @@ pub use predictor::{
     BandsConfig, PredictionConfig, PredictorName, predictor_from, predictor_named,
 };
 pub use registry::{
-    ClientRuleConfig, CostsConfig, FilteringConfig, PoolConfig, Strategy, list_policy_from,
+    ClientRuleConfig, CostsConfig, FilteringConfig, PoolConfig, ProfileConfig,
+    ProfileFilteringConfig, Strategy, list_policy_from,
 };
 pub use tokens::O200kTokenCounter;

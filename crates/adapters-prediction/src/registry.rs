@@ -2,6 +2,7 @@
 
 mod costs;
 mod filtering;
+mod profiles;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::{AllowList, DenyList};
 
 pub use costs::CostsConfig;
 pub use filtering::{ClientRuleConfig, FilteringConfig, PoolConfig};
+pub use profiles::{ProfileConfig, ProfileFilteringConfig};
 
 /// How the tools of a list are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,9 +20,11 @@ mod session;
 mod shared;
 mod united;
 mod upstream_set;
+mod visitor;
 
 pub use registry::{Proxy, ProxyParts};
 pub use riglm_domain::naming::Naming;
 pub use search_tool::MetaTools;
 pub use session::ClientSession;
 pub use upstream_set::{Unavailable, Upstream, UpstreamOptions, UpstreamState};
+pub use visitor::Visitor;

@@ -111,6 +111,9 @@ pub struct ServeArgs {
     /// Serve one client over standard input and output instead
     #[arg(long, conflicts_with = "listen")]
     pub stdio: bool,
+    /// The profile of that client, one of section profiles
+    #[arg(long, value_name = "NAME", requires = "stdio")]
+    pub profile: Option<String>,
     /// Address of the control server, or off [default: 127.0.0.1:8643]
     #[arg(long, value_name = "ADDR|off")]
     pub control: Option<ControlAddress>,
@@ -152,6 +155,7 @@ impl ServeArgs {
             control: self.control,
             strategy: self.strategy,
             policy: self.policy.clone(),
+            profile: self.profile.clone(),
             upstream,
             ..self.places.overrides()
         }

@@ -188,6 +188,7 @@ pub async fn start(config: Config) -> anyhow::Result<Running> {
         address: config.listen.address,
         admission: admission_from(&config.listen),
         authenticator: authenticator_from(config.keys),
+        profiles: config.profiles.into_keys().collect(),
     };
     let bound = HttpServer::bind(Arc::clone(&core.proxy), options).await;
     let server = match bound {

@@ -125,6 +125,22 @@ pub enum IdError {
         /// The refused name, cut to 64 characters.
         name: String,
     },
+    /// The name of a profile is empty, too long, or has other characters than these.
+    #[error(
+        "profile name {name:?} must be 1 to 64 characters of letters, digits, '-', '_' and '.'"
+    )]
+    ProfileName {
+        /// The refused name, cut to 64 characters.
+        name: String,
+    },
+}
+
+/// Returns whether a name can stand in a configuration key, an address and an option as it is.
+fn is_plain_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 /// The name of a tool as its server gave it, of any length and any characters.
@@ -167,11 +183,7 @@ impl UpstreamName {
     /// Returns [`IdError::UpstreamName`] for an empty name, one over 64 characters, or one with
     /// other characters than letters, digits, `-`, `_` and `.`.
     pub fn parse(name: &str) -> Result<Self, IdError> {
-        let fits = (1..=64).contains(&name.len())
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-        if fits {
+        if is_plain_name(name) {
             Ok(Self(name.into()))
         } else {
             Err(IdError::UpstreamName {
@@ -207,6 +219,64 @@ impl fmt::Display for UpstreamName {
     }
 }
 
+/// The configured name of a profile, under which clients connect: 1 to 64 characters of letters,
+/// digits, `-`, `_`, `.`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProfileName(Arc<str>);
+
+impl ProfileName {
+    /// Parses a name.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IdError::ProfileName`] for an empty name, one over 64 characters, or one with
+    /// other characters than letters, digits, `-`, `_` and `.`.
+    pub fn parse(name: &str) -> Result<Self, IdError> {
+        if is_plain_name(name) {
+            Ok(Self(name.into()))
+        } else {
+            Err(IdError::ProfileName {
+                name: name.chars().take(64).collect(),
+            })
+        }
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ProfileName {
+    type Err = IdError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::parse(name)
+    }
+}
+
+impl TryFrom<String> for ProfileName {
+    type Error = IdError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::parse(&name)
+    }
+}
+
+impl From<ProfileName> for String {
+    fn from(name: ProfileName) -> Self {
+        name.0.as_ref().into()
+    }
+}
+
+impl fmt::Display for ProfileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,5 +304,17 @@ mod tests {
         assert!(UpstreamName::parse("").is_err());
         assert!(UpstreamName::parse("a b").is_err());
         assert!(UpstreamName::parse(&"x".repeat(65)).is_err());
+    }
+
+    #[test]
+    fn profile_names_are_checked() {
+        assert_eq!(
+            ProfileName::parse("on-call.2").unwrap().as_str(),
+            "on-call.2"
+        );
+        for name in ["", "a b", "a/b", "\u{e9}"] {
+            let error = ProfileName::parse(name).unwrap_err().to_string();
+            assert!(error.contains("profile name"), "{error}");
+        }
     }
 }

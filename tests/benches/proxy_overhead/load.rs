@@ -15,6 +15,8 @@ pub(crate) enum Case {
     Call(usize),
     /// `tools/list` of this many tools.
     List(usize),
+    /// `tools/list` without a cursor.
+    Whole,
 }
 
 impl Case {
@@ -33,13 +35,14 @@ impl Case {
             }
             Self::Call(bytes) => format!("tools/call {} kB", bytes / 1_000),
             Self::List(n_tools) => format!("tools/list {n_tools} tools"),
+            Self::Whole => "tools/list".into(),
         }
     }
 
     /// Returns how many requests make a round.
     pub(crate) fn requests(self) -> usize {
         match self {
-            Self::Call(1_000) => 4_000,
+            Self::Call(1_000) | Self::Whole => 4_000,
             Self::Call(100_000) | Self::List(100) => 800,
             Self::Call(_) | Self::List(_) => 100,
         }
@@ -54,6 +57,7 @@ impl Case {
             Self::List(n_tools) => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{"cursor":"{n_tools}"}}}}"#
             ),
+            Self::Whole => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#),
         }
     }
 }
@@ -96,6 +100,8 @@ pub(crate) struct Target {
     session: Option<String>,
     process: Option<u32>,
     last_id: u64,
+    /// The key of its work, where it names one.
+    work: Option<String>,
 }
 
 impl Target {
@@ -103,6 +109,16 @@ impl Target {
         name: &'static str,
         address: SocketAddr,
         process: Option<u32>,
+    ) -> Self {
+        Self::connect_for(name, address, process, None).await
+    }
+
+    /// Connects a client that names the work that it does.
+    pub(crate) async fn connect_for(
+        name: &'static str,
+        address: SocketAddr,
+        process: Option<u32>,
+        work: Option<String>,
     ) -> Self {
         let stream = tokio::net::TcpStream::connect(address)
             .await
@@ -118,6 +134,7 @@ impl Target {
             session: None,
             process,
             last_id: 0,
+            work,
         };
         let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
         target.post(hello.into()).await;
@@ -155,6 +172,24 @@ impl Target {
         }
     }
 
+    /// Calls a tool.
+    pub(crate) async fn call(&mut self, tool: &str) {
+        self.last_id += 1;
+        let id = self.last_id;
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"field_0":"x"}}}}}}"#
+        );
+        self.post(body).await;
+    }
+
+    /// Returns how many tools the list names.
+    pub(crate) async fn n_listed(&mut self) -> usize {
+        self.last_id += 1;
+        let answer = self.post(Case::Whole.body(self.last_id)).await;
+        let text = String::from_utf8_lossy(&answer);
+        text.matches("\"inputSchema\"").count()
+    }
+
     async fn post(&mut self, body: String) -> Bytes {
         let mut request = hyper::Request::post("/mcp")
             .header("host", "127.0.0.1")
@@ -162,6 +197,9 @@ impl Target {
             .header("accept", "application/json, text/event-stream");
         if let Some(session) = &self.session {
             request = request.header("mcp-session-id", session);
+        }
+        if let Some(work) = &self.work {
+            request = request.header("x-riglm-session", work);
         }
         let request = request.body(Full::from(body)).expect("a request");
         self.connection.ready().await.expect("an open connection");

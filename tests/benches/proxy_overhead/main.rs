@@ -3,10 +3,14 @@
 //!
 //! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH]`
 //!
+//! Lists that leave out most of their tools (`--only filtered`) are held against a call of 1 kB
+//! through the relay, since they are answered without the server.
+//!
 //! The relay and riglm are processes of their own; their CPU time is what the operating system
 //! charged them for. Rounds of the three targets alternate, so that a slow moment of the machine
 //! meets all of them. Absolute times mean little on a shared machine; the ratios hold.
 
+mod lists;
 mod load;
 mod process;
 mod relay;
@@ -33,11 +37,11 @@ fn main() {
         return;
     }
     let rounds = value_of("--rounds").map_or(ROUNDS, |text| text.parse().expect("a number"));
-    let upstream = upstream::start();
+    let upstream = upstream::start(100);
     let relay = start_relay(upstream);
     let data = tempfile::tempdir().expect("a temporary directory");
     let program = value_of("--riglm").map_or_else(riglm_program, PathBuf::from);
-    let riglm = Process::start(&mut process::serve(&program, upstream, data.path()));
+    let riglm = Process::start(&mut process::serve(&program, upstream, data.path(), "none"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -66,6 +70,10 @@ fn main() {
             results.push((case, samples.map(|samples| load::merge(&samples))));
         }
         report::print(&results);
+        if "filtered".contains(&only) {
+            let relay = &mut targets[1];
+            report::print_lists(&lists::measure(&program, relay, rounds).await);
+        }
     });
 }
 

@@ -45,11 +45,16 @@ impl Drop for Process {
 
 /// Returns the command that starts a proxy before the server at `upstream`, which keeps its files
 /// in `data_dir`.
-pub(crate) fn serve(program: &Path, upstream: SocketAddr, data_dir: &Path) -> Command {
+pub(crate) fn serve(
+    program: &Path,
+    upstream: SocketAddr,
+    data_dir: &Path,
+    strategy: &str,
+) -> Command {
     let mut command = Command::new(program);
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--control", "off"])
-        .args(["--strategy", "none"])
+        .args(["--strategy", strategy])
         .args(["--upstream", &format!("http://{upstream}/mcp")])
         .arg("--data-dir")
         .arg(data_dir)

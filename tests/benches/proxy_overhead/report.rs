@@ -1,5 +1,6 @@
 //! The table.
 
+use crate::lists::ListFigures;
 use crate::load::{Case, Figures};
 
 /// Prints what the hops add to the direct way, and the ratio between them.
@@ -22,6 +23,28 @@ pub(crate) fn print(results: &[(Case, [Figures; 3])]) {
             direct.p50,
             cell(relay),
             cell(riglm)
+        );
+    }
+}
+
+/// Prints what filtered lists take, and what that is of a call through the relay.
+#[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
+pub(crate) fn print_lists(all: &[ListFigures]) {
+    println!();
+    println!(
+        "| list | p50 / p99 / CPU us | relay, call of 1 kB: p50 / p99 / CPU us | ratio of CPU | direct, all tools: p50 us |"
+    );
+    println!("|---|---|---|---|---|");
+    for figures in all {
+        let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50, of.p99, of.cpu);
+        println!(
+            "| {} of {} tools | {} | {} | {:.2} | {:.0} |",
+            figures.n_shown,
+            figures.n_tools,
+            cell(&figures.list),
+            cell(&figures.relay),
+            figures.list.cpu / figures.relay.cpu,
+            figures.direct.p50
         );
     }
 }

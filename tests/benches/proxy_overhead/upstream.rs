@@ -16,10 +16,12 @@ use serde_json::value::RawValue;
 struct Lists {
     of_100: String,
     of_1000: String,
+    /// The one without a cursor.
+    whole: String,
 }
 
-/// Starts the server on a thread of its own and returns its address.
-pub(crate) fn start() -> SocketAddr {
+/// Starts the server on a thread of its own and returns its address. Its list has this many tools.
+pub(crate) fn start(n_tools: usize) -> SocketAddr {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -35,6 +37,7 @@ pub(crate) fn start() -> SocketAddr {
             let lists = Arc::new(Lists {
                 of_100: tool_list(100),
                 of_1000: tool_list(1_000),
+                whole: tool_list(n_tools),
             });
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
@@ -106,7 +109,8 @@ async fn answer(
             r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#
         }
         "tools/list" if params.contains("1000") => &lists.of_1000,
-        "tools/list" => &lists.of_100,
+        "tools/list" if params.contains("100") => &lists.of_100,
+        "tools/list" => &lists.whole,
         // Echoes: the answer is as long as the question.
         _ => params,
     };

@@ -1,5 +1,5 @@
-//! The MCP port: Streamable HTTP at `/mcp`, HTTP+SSE of revision 2024-11-05 at `/sse` and
-//! `/messages`.
+//! The MCP port: Streamable HTTP at `/mcp`, under a profile at `/mcp/{profile}`; HTTP+SSE of
+//! revision 2024-11-05 at `/sse` and `/messages`.
 
 mod config;
 mod connection;

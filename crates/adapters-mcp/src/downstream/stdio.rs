@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use riglm_app::proxy::{ClientSession, Proxy};
+use riglm_app::proxy::{ClientSession, Proxy, Visitor};
 use riglm_domain::message::{Message, RequestId};
-use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::RpcError;
 use riglm_ports::downstream::{ClientLink, Route};
@@ -39,7 +38,7 @@ type Taking = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// be read.
 pub async fn serve(
     proxy: &Proxy,
-    principal: &Principal,
+    visitor: &Visitor,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
@@ -52,11 +51,7 @@ pub async fn serve(
         is_given_up: CancellationToken::new(),
     });
     let session = proxy
-        .accept(
-            Transport::Stdio,
-            principal,
-            Arc::<StdioLink>::clone(&client),
-        )
+        .accept(Transport::Stdio, visitor, Arc::<StdioLink>::clone(&client))
         .map_err(StdioError::NotAdmitted)?;
     let limit = proxy.limits().request_body_bytes;
     let mut taking = None;

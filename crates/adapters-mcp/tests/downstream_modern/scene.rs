@@ -1,5 +1,6 @@
 //! A served port, its upstream, and requests as clients of the revision make them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -153,6 +154,7 @@ impl Scene {
             address: ([127, 0, 0, 1], 0).into(),
             admission: Admission::new(&[], &[]),
             authenticator: Arc::new(ByName),
+            profiles: BTreeSet::new(),
         };
         let server = HttpServer::bind(Arc::clone(&proxy), options).await.unwrap();
         let url = format!("http://{}/mcp", server.address());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use riglm_domain::id::ProfileName;
 use riglm_domain::listing::ListPolicyName;
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
@@ -152,14 +153,14 @@ pub struct PoolConfig {
     pub tools: Vec<String>,
     /// The profile that it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<String>,
+    pub profile: Option<ProfileName>,
     /// Words of what is being done that call for it; without any it is always used.
     #[serde(default)]
     pub words: Vec<String>,
 }
 
 /// Reads the name of a policy, or `auto` for that of the class.
-fn policy<'de, D: serde::Deserializer<'de>>(
+pub(super) fn policy<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ListPolicyName>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;

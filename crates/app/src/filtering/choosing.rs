@@ -77,7 +77,7 @@ impl Lists {
         marks: &[Mark],
     ) -> Chosen {
         let tools = offer.tools();
-        let options = &self.options;
+        let options = self.options(ask);
         let candidates = OfferCandidates {
             tools,
             marks,
@@ -121,7 +121,7 @@ impl Lists {
         };
         match decide(&candidates, &evidence, &options.bounds, &prices) {
             Decision::Some(choice) => {
-                self.warn_of_budget(&choice);
+                self.warn_of_budget(ask, &choice);
                 some(choice)
             }
             Decision::All(WhyAll::NotPaying) => all(SelectionReason::NotPaying),
@@ -168,7 +168,7 @@ impl Lists {
             band: Band::SearchProminent,
             all_tokens: self.sizes.total(offer),
         };
-        let options = &self.options;
+        let options = self.options(ask);
         match decide(candidates, &evidence, &options.bounds, &options.prices) {
             Decision::Some(choice) => Chosen {
                 tools: choice.shown,
@@ -222,7 +222,7 @@ impl Lists {
                 .collect();
             focused(&intent.text, &foci)
         });
-        let is_little = about.is_empty() || about.len() < self.options.bounds.min_tools;
+        let is_little = about.is_empty() || about.len() < self.options(ask).bounds.min_tools;
         let mut tools: Vec<usize> = if is_little {
             pool
         } else {
@@ -253,7 +253,12 @@ impl Lists {
             let mut called = pool.words.iter().flat_map(|word| words(word));
             is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
         };
-        let pools: Vec<&Pool> = self.options.pools.iter().filter(is_called_for).collect();
+        let pools: Vec<&Pool> = self
+            .options(ask)
+            .pools
+            .iter()
+            .filter(is_called_for)
+            .collect();
         let is_in = |tool: &OfferedTool| pools.iter().any(|pool| fits_any(&pool.tools, tool));
         let all = tools.iter().enumerate();
         let pool: Vec<usize> = all

@@ -32,8 +32,9 @@ const MAX_NEW: usize = 5;
 
 impl Lists {
     /// Returns whether an epoch that sessions share has lasted as long as it is to.
-    pub(super) fn is_over(&self, scope: &Scope, epoch: &ListEpoch, now: Timestamp) -> bool {
-        self.end_of(scope, epoch).is_some_and(|end| now >= end)
+    pub(super) fn is_over(&self, scope: &Scope, ask: &ListAsk<'_>, epoch: &ListEpoch) -> bool {
+        self.end_of(scope, ask, epoch)
+            .is_some_and(|end| ask.now >= end)
     }
 
     /// Returns when another list is planned; never for one that goes by names, or is whole because
@@ -41,6 +42,7 @@ impl Lists {
     pub(super) fn until(
         &self,
         scope: &Scope,
+        ask: &ListAsk<'_>,
         epoch: &ListEpoch,
         policy: ListPolicyName,
     ) -> Option<Timestamp> {
@@ -49,21 +51,22 @@ impl Lists {
             return None;
         }
         let waits_until = scope.state().waits_until;
-        self.end_of(scope, epoch)
+        self.end_of(scope, ask, epoch)
             .into_iter()
             .chain(waits_until)
             .min()
     }
 
     /// Returns when an epoch that sessions share has lasted as long as it is to.
-    pub(super) fn end_of(&self, scope: &Scope, epoch: &ListEpoch) -> Option<Timestamp> {
+    fn end_of(&self, scope: &Scope, ask: &ListAsk<'_>, epoch: &ListEpoch) -> Option<Timestamp> {
         if !scope.key.is_shared() {
             return None;
         }
+        let longest = self.options(ask).epoch;
         let lasts = if epoch.mode == SelectionMode::Prediction {
-            self.options.epoch
+            longest
         } else {
-            self.options.epoch.min(COLD_EPOCH)
+            longest.min(COLD_EPOCH)
         };
         epoch.began_at.checked_add(lasts).ok()
     }
@@ -150,7 +153,7 @@ impl Lists {
         let number = epoch.epoch.saturating_add(1);
         let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
         let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
-        if is_other_policy || self.is_over(scope, epoch, ask.now) {
+        if is_other_policy || self.is_over(scope, ask, epoch) {
             let kept = kept(scope, ask);
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
             return Some(made(scope, ask, offer, policy, (number, chosen)));

@@ -51,6 +51,8 @@ pub struct ListStores {
 pub struct ListsParts {
     /// What the operator wants.
     pub options: ListOptions,
+    /// The same for clients that are connected under a profile, by its name.
+    pub profiles: HashMap<String, ListOptions>,
     /// What predicts; `None` where nothing is learned.
     pub next_tools: Option<Arc<NextTools>>,
     /// Where lists are kept; `None` where nothing is recorded.
@@ -64,7 +66,8 @@ pub struct ListsParts {
 /// Decides what lists show.
 #[derive(Debug)]
 pub struct Lists {
-    pub(super) options: ListOptions,
+    options: ListOptions,
+    profiles: HashMap<String, ListOptions>,
     pub(super) next_tools: Option<Arc<NextTools>>,
     pub(super) stores: Option<ListStores>,
     pub(super) sizes: Arc<Sizes>,
@@ -74,9 +77,10 @@ pub struct Lists {
     /// Counts what operators decided.
     pub(super) revision: AtomicU64,
     relisting: Mutex<HashSet<String>>,
-    pub(super) thresholds: Mutex<HashMap<Principal, ConformalThreshold>>,
+    pub(super) thresholds: Mutex<HashMap<(Principal, String), ConformalThreshold>>,
     pub(super) was_warned_of_budget: AtomicBool,
-    pub(super) was_warned_of_pins: AtomicBool,
+    /// The profiles whose pins were looked at.
+    pub(super) warned_of_pins: Mutex<HashSet<String>>,
 }
 
 impl Lists {
@@ -85,6 +89,7 @@ impl Lists {
     pub fn new(parts: ListsParts) -> Self {
         Self {
             options: parts.options,
+            profiles: parts.profiles,
             next_tools: parts.next_tools,
             stores: parts.stores,
             sizes: Arc::new(Sizes::new(parts.counter)),
@@ -95,13 +100,24 @@ impl Lists {
             relisting: Mutex::default(),
             thresholds: Mutex::default(),
             was_warned_of_budget: AtomicBool::new(false),
-            was_warned_of_pins: AtomicBool::new(false),
+            warned_of_pins: Mutex::default(),
         }
+    }
+
+    /// Returns what the operator wants of the lists of who asks.
+    pub(super) fn options(&self, ask: &ListAsk<'_>) -> &ListOptions {
+        let of_profile = ask.profile.and_then(|profile| self.profiles.get(profile));
+        of_profile.unwrap_or(&self.options)
+    }
+
+    /// Returns the policy of who asks.
+    pub(super) fn policy(&self, ask: &ListAsk<'_>) -> ListPolicyName {
+        policy_of(self.options(ask), ask)
     }
 
     /// Returns the list for who asks, of what is offered.
     pub async fn list(&self, ask: &ListAsk<'_>, offer: &Arc<Offer>) -> Arc<ShownList> {
-        let policy = policy_of(&self.options, ask);
+        let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
         let revision = self.revision.load(Ordering::Acquire);
         if let Some(shown) = self.still_holds(&scope, ask, offer, policy, revision) {
@@ -109,12 +125,12 @@ impl Lists {
         }
         let _deciding = scope.deciding.lock().await;
         let overrides = self.overrides.load_full();
-        let marks = marks(&self.options, &overrides, ask, offer.tools());
-        self.warn_of_pins(offer);
+        let marks = marks(self.options(ask), &overrides, ask, offer.tools());
+        self.warn_of_pins(ask, offer);
         let (epoch, is_fallback) = match policy {
             ListPolicyName::All => (whole(ask, policy), false),
             ListPolicyName::Allowlist | ListPolicyName::Denylist => {
-                (by_names(&self.options, ask, policy, offer), false)
+                (by_names(self.options(ask), ask, policy, offer), false)
             }
             ListPolicyName::Conformal => self.steered(&scope, ask, offer, &marks).await,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
@@ -135,7 +151,7 @@ impl Lists {
             offer,
             pool,
             is_fallback,
-            until: self.until(&scope, &epoch, policy),
+            until: self.until(&scope, ask, &epoch, policy),
             revision,
             available_tokens: self.sizes.total(offer),
         };
@@ -182,7 +198,7 @@ impl Lists {
     /// Returns the list that was shown last to those who share it; `None` where none was.
     #[must_use]
     pub fn shown(&self, ask: &ListAsk<'_>) -> Option<Arc<ShownList>> {
-        let policy = policy_of(&self.options, ask);
+        let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
         scope.state().shown.clone()
     }
@@ -190,7 +206,7 @@ impl Lists {
     /// Returns whether the list for who asks is known already, so that nothing has to be chosen.
     #[must_use]
     pub fn is_decided(&self, ask: &ListAsk<'_>, offer: &Arc<Offer>) -> bool {
-        let policy = policy_of(&self.options, ask);
+        let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
         let revision = self.revision.load(Ordering::Acquire);
         (self.still_holds(&scope, ask, offer, policy, revision)).is_some()
@@ -210,7 +226,7 @@ impl Lists {
         let is_same = shown.policy == policy
             && shown.revision == revision
             && shown.offer.id() == offer.id()
-            && !self.options.gate_writes;
+            && !self.options(ask).gate_writes;
         let holds = match policy {
             ListPolicyName::Conformal => false,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
@@ -219,7 +235,7 @@ impl Lists {
                     && state.is_read
                     && state.added.is_empty()
                     && state.waits_until.is_none_or(|until| ask.now < until)
-                    && !self.is_over(scope, epoch, ask.now)
+                    && !self.is_over(scope, ask, epoch)
             }
             _ => true,
         };

@@ -6,7 +6,6 @@ use riglm_domain::conformal::ConformalThreshold;
 use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::listing::{ListPolicyName, SteeredList};
-use riglm_domain::principal::Principal;
 
 use super::ask::ListAsk;
 use super::choosing::{Chosen, ranking};
@@ -67,11 +66,11 @@ impl Lists {
         ranked: &[(usize, f64)],
     ) -> u64 {
         let n_tools = offer.tools().len();
-        let Some(threshold) = self.threshold(ask.principal, n_tools, |_| {}) else {
+        let Some(threshold) = self.threshold(ask, n_tools, |_| {}) else {
             return 1;
         };
-        let bounds = self.options.bounds;
-        let ranked = self.affordable(offer, ranked);
+        let bounds = self.options(ask).bounds;
+        let ranked = self.affordable(ask, offer, ranked);
         let mut state = scope.state();
         let used: Vec<usize> = (state.used.iter())
             .filter_map(|(tool, _)| offer.position_of(tool))
@@ -92,8 +91,13 @@ impl Lists {
     }
 
     /// Returns the first of the tools that fit into the budget together.
-    fn affordable<'a>(&self, offer: &Offer, ranked: &'a [(usize, f64)]) -> &'a [(usize, f64)] {
-        let Some(budget) = self.options.bounds.token_budget else {
+    fn affordable<'a>(
+        &self,
+        ask: &ListAsk<'_>,
+        offer: &Offer,
+        ranked: &'a [(usize, f64)],
+    ) -> &'a [(usize, f64)] {
+        let Some(budget) = self.options(ask).bounds.token_budget else {
             return ranked;
         };
         let mut left = budget;
@@ -106,11 +110,11 @@ impl Lists {
         &ranked[..fits.count()]
     }
 
-    /// Returns the threshold of a principal after `change`; `None` where the configured coverage is
+    /// Returns the threshold of a principal under a profile after `change`; `None` where the configured coverage is
     /// none.
     pub(super) fn threshold(
         &self,
-        principal: &Principal,
+        ask: &ListAsk<'_>,
         n_tools: usize,
         change: impl FnOnce(&mut ConformalThreshold),
     ) -> Option<ConformalThreshold> {
@@ -118,14 +122,18 @@ impl Lists {
             .thresholds
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if !all.contains_key(principal) {
-            let fresh = ConformalThreshold::new(self.options.coverage, n_tools).ok()?;
+        let key = (
+            ask.principal.clone(),
+            ask.profile.unwrap_or_default().to_owned(),
+        );
+        if !all.contains_key(&key) {
+            let fresh = ConformalThreshold::new(self.options(ask).coverage, n_tools).ok()?;
             if all.len() >= MAX_STEERED {
                 all.clear();
             }
-            all.insert(principal.clone(), fresh);
+            all.insert(key.clone(), fresh);
         }
-        let threshold = all.get_mut(principal)?;
+        let threshold = all.get_mut(&key)?;
         change(threshold);
         Some(threshold.clone())
     }

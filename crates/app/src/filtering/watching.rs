@@ -1,7 +1,7 @@
 //! What operators and other processes change, and what they are told of.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use riglm_domain::listing::Choice;
@@ -9,6 +9,7 @@ use riglm_domain::retrieval::nearest_names;
 use riglm_ports::analytics::Topic;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::ListAsk;
 use super::lists::Lists;
 use super::marks::{fits_any, next_end as end_of_first};
 use crate::search::Offer;
@@ -56,8 +57,8 @@ impl Lists {
         }
     }
 
-    pub(super) fn warn_of_budget(&self, choice: &Choice) {
-        let is_short = choice.shown.len() < self.options.bounds.min_tools;
+    pub(super) fn warn_of_budget(&self, ask: &ListAsk<'_>, choice: &Choice) {
+        let is_short = choice.shown.len() < self.options(ask).bounds.min_tools;
         if is_short
             && choice.n_over_budget > 0
             && !self.was_warned_of_budget.swap(true, Ordering::Relaxed)
@@ -70,13 +71,24 @@ impl Lists {
         }
     }
 
-    /// Says, once, which pins name no tool, and what they may have meant.
-    pub(super) fn warn_of_pins(&self, offer: &Offer) {
-        if self.options.pins.is_empty() || self.was_warned_of_pins.swap(true, Ordering::Relaxed) {
+    /// Says, once for each profile, which pins name no tool, and what they may have meant.
+    pub(super) fn warn_of_pins(&self, ask: &ListAsk<'_>, offer: &Offer) {
+        let pins = &self.options(ask).pins;
+        if pins.is_empty() {
             return;
         }
+        let profile = ask.profile.unwrap_or_default();
+        {
+            let mut warned = self
+                .warned_of_pins
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if !warned.insert(profile.to_owned()) {
+                return;
+            }
+        }
         let tools = offer.tools();
-        for pin in &self.options.pins {
+        for pin in pins {
             if tools
                 .iter()
                 .any(|tool| fits_any(std::slice::from_ref(pin), tool))
@@ -87,6 +99,7 @@ impl Lists {
             let nearest = nearest_names(pin.as_str(), &names, 1);
             let nearest = nearest.first().map_or("none", |at| names[*at]);
             tracing::warn!(
+                profile,
                 "filtering.pins: no tool is named {}; the nearest is {nearest}",
                 pin.as_str()
             );

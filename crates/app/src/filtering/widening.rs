@@ -9,7 +9,6 @@ use riglm_domain::tool::ToolRef;
 use super::ask::ListAsk;
 use super::choosing::ranking;
 use super::lists::Lists;
-use super::policy::policy_of;
 use super::rendering::ShownList;
 
 /// A tool that is less likely to be called next is not thought of.
@@ -20,7 +19,7 @@ const MAX_ADDED: usize = 10;
 impl Lists {
     /// Notes that a tool is called; returns the list that its caller sees, as far as one was shown.
     pub fn called(&self, ask: &ListAsk<'_>, tool: &ToolRef) -> Option<Arc<ShownList>> {
-        let policy = policy_of(&self.options, ask);
+        let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
         let shown = {
             let mut state = scope.state();
@@ -32,7 +31,7 @@ impl Lists {
         {
             let missed = !shown.shows(tool);
             let n_tools = shown.offer().tools().len();
-            self.threshold(ask.principal, n_tools, |threshold| threshold.learn(missed));
+            self.threshold(ask, n_tools, |threshold| threshold.learn(missed));
         }
         shown
     }
@@ -40,7 +39,7 @@ impl Lists {
     /// Returns whether the list for who asks may change within an epoch.
     #[must_use]
     pub fn may_change(&self, ask: &ListAsk<'_>) -> bool {
-        let policy = policy_of(&self.options, ask);
+        let policy = self.policy(ask);
         matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal)
     }
 
@@ -48,7 +47,7 @@ impl Lists {
     /// search. `is_known` says which tools it was told of in answers. Only clients that then ask
     /// for the list are; a list never changes for others within an epoch.
     pub fn has_changed(&self, ask: &ListAsk<'_>, is_known: impl Fn(&ToolRef) -> bool) -> bool {
-        let policy = policy_of(&self.options, ask);
+        let policy = self.policy(ask);
         if !matches!(policy, ListPolicyName::Append | ListPolicyName::Conformal) {
             return false;
         }
@@ -81,7 +80,7 @@ impl Lists {
             })
             .collect();
         let n_calls = scope.state().n_calls;
-        let prices = &self.options.prices;
+        let prices = &self.options(ask).prices;
         if !pays_to_append(prices, shown.shown_tokens, n_calls, &additions) {
             return false;
         }

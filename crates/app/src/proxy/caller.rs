@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
-use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::id::{ProfileName, SessionId, WorkSessionId};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::Message;
 use riglm_domain::meta::RequestMeta;
@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 use super::client_description::ClientDescription;
 use super::search_tool::SessionSearch;
 use super::shared::Shared;
+use super::visitor::Visitor;
 use crate::filtering::{ListAsk, Lists, ShownList};
 use crate::search::Offer;
 use crate::tracking::{Recorder, SessionDetails};
@@ -31,6 +32,8 @@ const RELISTS_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Caller {
     pub(super) transport: Transport,
     pub(super) principal: Principal,
+    /// The profile under which it is connected.
+    pub(super) profile: Option<ProfileName>,
     /// What it searched for, and could call.
     pub(super) search: SessionSearch,
     started_at: Timestamp,
@@ -98,10 +101,11 @@ pub(super) struct Handshake {
 }
 
 impl Caller {
-    pub(super) fn new(transport: Transport, principal: Principal, started_at: Timestamp) -> Self {
+    pub(super) fn new(transport: Transport, visitor: Visitor, started_at: Timestamp) -> Self {
         Self {
             transport,
-            principal,
+            principal: visitor.principal,
+            profile: visitor.profile,
             search: SessionSearch::default(),
             started_at,
             row: OnceCell::new(),
@@ -120,6 +124,10 @@ impl Caller {
         self.introduction
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn profile_name(&self) -> Option<&str> {
+        self.profile.as_ref().map(ProfileName::as_str)
     }
 
     /// Returns the revision that was agreed on, or asked for while that is not known.
@@ -224,7 +232,7 @@ impl Caller {
             principal: &self.principal,
             client,
             client_hash: None,
-            profile: None,
+            profile: self.profile_name(),
             is_modern,
             relists: self.listing.relists.load(Ordering::Relaxed),
             session: self.together(row),
@@ -303,6 +311,7 @@ impl Caller {
                         .unwrap_or_else(|| Revision::new("unknown")),
                     transport: self.transport,
                     started_at: self.started_at,
+                    profile: self.profile.as_ref(),
                 };
                 recorder.session_opened(details).await
             })
@@ -354,7 +363,7 @@ impl Caller {
             principal: &self.principal,
             client_name: &info.name,
             client: shared.recorder.client_hash(&self.principal, &info),
-            profile: None,
+            profile: self.profile_name(),
             workspace: *self.workspace.get_or_init(roots),
             hints: hints_of_all.as_ref().unwrap_or(hints),
             connection,

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use riglm_domain::naming::Naming;
-use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
@@ -19,6 +18,7 @@ use super::session::ClientSession;
 use super::shared::{Shared, stopping};
 use super::united::directory::Directories;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
+use super::visitor::Visitor;
 use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
@@ -141,9 +141,10 @@ impl Proxy {
     pub fn accept(
         &self,
         transport: Transport,
-        principal: &Principal,
+        visitor: impl Into<Visitor>,
         client: Arc<dyn ClientLink>,
     ) -> Result<Arc<ClientSession>, RpcError> {
+        let visitor = visitor.into();
         let limits = &self.shared.limits;
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: what is not seen stopping here is seen by who ends all sessions.
@@ -157,7 +158,7 @@ impl Proxy {
         let of_principal = || {
             sessions
                 .values()
-                .filter(|session| session.principal() == principal)
+                .filter(|session| *session.principal() == visitor.principal)
                 .count()
         };
         if sessions.len() >= limits.sessions
@@ -169,12 +170,7 @@ impl Proxy {
                 "too many sessions are open; end some or try again later",
             ));
         }
-        let session = ClientSession::new(
-            Arc::clone(&self.shared),
-            transport,
-            principal.clone(),
-            client,
-        );
+        let session = ClientSession::new(Arc::clone(&self.shared), transport, visitor, client);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         sessions.insert(number, Arc::clone(&session));
         Ok(session)

@@ -26,6 +26,7 @@ use super::shared::Shared;
 use super::united::United;
 use super::united::waiting::Waiting;
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
+use super::visitor::Visitor;
 
 /// The session of one client.
 ///
@@ -58,13 +59,13 @@ impl ClientSession {
     pub(super) fn new(
         shared: Arc<Shared>,
         transport: Transport,
-        principal: Principal,
+        visitor: Visitor,
         client: Arc<dyn ClientLink>,
     ) -> Arc<Self> {
         let started_at = shared.recorder.now();
         let set = shared.upstreams.load_full();
         let session = Arc::new_cyclic(|itself| Self {
-            caller: Arc::new(Caller::new(transport, principal, started_at)),
+            caller: Arc::new(Caller::new(transport, visitor, started_at)),
             shared,
             client: Arc::new(Unescaping::new(client)),
             members: ArcSwap::default(),
@@ -86,6 +87,12 @@ impl ClientSession {
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.caller.principal
+    }
+
+    /// Returns whether it is this visitor's: of the same principal, under the same profile.
+    #[must_use]
+    pub fn is_of(&self, visitor: &Visitor) -> bool {
+        self.caller.principal == visitor.principal && self.caller.profile == visitor.profile
     }
 
     /// Returns the revision that was agreed on, or asked for while that is not known.

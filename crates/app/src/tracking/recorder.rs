@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
 use riglm_domain::exchange::Exchange;
 use riglm_domain::id::{
-    ContextId, ExchangeId, InvocationId, RunId, SessionId, ToolName, UpstreamName, WorkSessionId,
+    ContextId, ExchangeId, InvocationId, ProfileName, RunId, SessionId, ToolName, UpstreamName,
+    WorkSessionId,
 };
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::list_shown::ListShown;
@@ -78,6 +79,8 @@ pub struct SessionDetails<'a> {
     pub transport: Transport,
     /// When the session started.
     pub started_at: Timestamp,
+    /// The profile under which the client is connected.
+    pub profile: Option<&'a ProfileName>,
 }
 
 /// What the row of a call is made of.
@@ -189,7 +192,7 @@ impl Recorder {
             protocol: details.protocol.clone(),
             transport: details.transport,
             started_at: details.started_at,
-            profile: None,
+            profile: (details.profile).map(|profile| profile.as_str().into()),
             metadata: details.metadata.clone(),
         };
         let id = session.id;

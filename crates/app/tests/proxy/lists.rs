@@ -1,6 +1,7 @@
 //! Lists that are chosen as a whole, in front of one upstream. Nothing is learned here: what is shown
 //! is the default pool.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ fn options() -> ListOptions {
 fn filter(options: ListOptions) -> ListFilter {
     ListFilter::learned(Arc::new(Lists::new(ListsParts {
         options,
+        profiles: HashMap::new(),
         next_tools: None,
         stores: None,
         counter: Arc::new(WordCounter),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::stdio;
+use riglm_app::proxy::Visitor;
 use riglm_domain::principal::Principal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -45,13 +46,17 @@ pub(super) async fn run(config: Config, watch: Watch) -> anyhow::Result<()> {
         }
         Downstream::Stdio => {
             let core = compose::build(&config).await?;
+            let profile = config.profile.clone();
             core.follow(config, watch, asked);
             // Who started the process is the client: there is nobody else to be.
-            let principal = Principal::local();
+            let visitor = Visitor {
+                principal: Principal::local(),
+                profile,
+            };
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
             let stop = CancellationToken::new();
             let proxy = Arc::clone(&core.proxy);
-            let serving = stdio::serve(&proxy, &principal, input, output, stop.clone());
+            let serving = stdio::serve(&proxy, &visitor, input, output, stop.clone());
             tokio::pin!(serving);
             let served = tokio::select! {
                 served = &mut serving => served,

@@ -65,6 +65,7 @@ fn as_json(sessions: &[SessionSummary], lists: &Lists) -> Value {
                 "ended_at": summary.ended_at,
                 "calls": summary.n_calls,
                 "client_id": session.client,
+                "profile": session.profile,
                 "lists": lists,
             })
         })
@@ -178,7 +179,7 @@ mod tests {
                 r#"[{"id":"019b7ca9-8c88-7909-8909-090909090909","client":"editor","#,
                 r#""protocol":"2025-11-25","transport":"streamable_http","#,
                 r#""started_at":"2026-01-02T03:04:05Z","ended_at":null,"calls":3,"#,
-                r#""client_id":"CLIENT","lists":null}]"#
+                r#""client_id":"CLIENT","profile":null,"lists":null}]"#
             )
             .replace(
                 "CLIENT",

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use riglm_adapters_prediction::{FilteringConfig, O200kTokenCounter, list_policy_from};
+use riglm_adapters_prediction::{
+    FilteringConfig, O200kTokenCounter, ProfileConfig, ProfileFilteringConfig, list_policy_from,
+};
 use riglm_adapters_storage::Storage;
 use riglm_app::filtering::{
     ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool,
@@ -22,6 +24,7 @@ pub(super) fn filter_from(
     clock: Arc<dyn Clock>,
 ) -> ListFilter {
     if !config.filtering.is_learned() {
+        warn_of_profiles(config);
         return ListFilter::new(list_policy_from(&config.filtering));
     }
     let stores = storage.map(|storage| {
@@ -33,13 +36,29 @@ pub(super) fn filter_from(
             changes: store,
         }
     });
+    let profiles = config.profiles.iter().map(|(name, profile)| {
+        let filtering = config.filtering.under(&profile.filtering);
+        (name.to_string(), options(&filtering, &config.search))
+    });
     ListFilter::learned(Arc::new(Lists::new(ListsParts {
         options: options(&config.filtering, &config.search),
+        profiles: profiles.collect(),
         next_tools: next_tools.cloned(),
         stores,
         counter: Arc::new(O200kTokenCounter),
         clock,
     })))
+}
+
+/// Says which profiles choose something of lists although lists are not chosen by what is learned.
+fn warn_of_profiles(config: &Config) {
+    let choose = |profile: &ProfileConfig| profile.filtering != ProfileFilteringConfig::default();
+    let names = config.profiles.iter().filter(|(_, one)| choose(one));
+    for (name, _) in names {
+        tracing::warn!(
+            "profiles.{name}.filtering is without effect: it needs filtering.strategy = \"prediction\""
+        );
+    }
 }
 
 fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
@@ -53,7 +72,7 @@ fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
     let pools = config.pools.iter().map(|pool| Pool {
         name: pool.name.clone(),
         tools: patterns(&pool.tools),
-        profile: pool.profile.clone(),
+        profile: pool.profile.as_ref().map(ToString::to_string),
         words: pool.words.clone(),
     });
     ListOptions {

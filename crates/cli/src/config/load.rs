@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use config::{Map, Source, Value, ValueKind};
+use riglm_domain::id::ProfileName;
 use serde::Deserialize;
 use validator::Validate;
 
 use super::file::ConfigFile;
 use super::lenient::Lenient;
 use super::root::Sections;
-use super::tree::{is_secret, origin_of};
+use super::tree::{is_secret, join, origin_of};
 use super::upstreams::all_upstreams;
 use super::validation::first_refusal;
-use super::{Config, ConfigError, Downstream, KeyRing, Overrides, Surroundings};
+use super::{Config, ConfigError, Downstream, KeyRing, Overrides, Surroundings, overrides};
 
 /// Loads the configuration.
 ///
@@ -148,6 +149,7 @@ fn checked(
         );
         return Err(value_error(tree, "listen.address".into(), reason));
     }
+    let profile = check_profiles(&sections, tree, overrides)?;
     // Unlike its text in the tree, the path of the command line need not be Unicode.
     let data_dir = overrides.data_dir.clone().or(sections.data_dir);
     Ok(Config {
@@ -161,6 +163,8 @@ fn checked(
         storage: sections.storage,
         recording: sections.recording,
         filtering: sections.filtering,
+        profiles: sections.profiles,
+        profile,
         prediction: sections.prediction,
         search: sections.search,
         intent: sections.intent,
@@ -168,6 +172,58 @@ fn checked(
         limits: sections.limits,
         logging: sections.logging,
     })
+}
+
+/// Checks what profiles make of the section `filtering`, and that only those are named that there
+/// are. Returns the one that the command line names.
+fn check_profiles(
+    sections: &Sections,
+    tree: &Map<String, Value>,
+    overrides: &Overrides,
+) -> Result<Option<ProfileName>, ConfigError> {
+    for (name, profile) in &sections.profiles {
+        let filtering = sections.filtering.under(&profile.filtering);
+        if let Err(errors) = filtering.validate()
+            && let Some(refusal) = first_refusal(&errors)
+        {
+            let section = format!("profiles.{name}.filtering");
+            let key = join(&section, &refusal.key)
+                .trim_end_matches('.')
+                .to_owned();
+            return Err(value_error(tree, key, refusal.reason));
+        }
+    }
+    let unknown = |name: &str| {
+        let names: Vec<&str> = sections.profiles.keys().map(ProfileName::as_str).collect();
+        let known = if names.is_empty() {
+            "section profiles has none".to_owned()
+        } else {
+            format!("there are {}", names.join(", "))
+        };
+        format!("there is no profile {name:?}; {known}")
+    };
+    for (position, pool) in sections.filtering.pools.iter().enumerate() {
+        if let Some(name) = &pool.profile
+            && !sections.profiles.contains_key(name)
+        {
+            let key = format!("filtering.pools[{position}].profile");
+            return Err(value_error(tree, key, unknown(name.as_str())));
+        }
+    }
+    let Some(name) = &overrides.profile else {
+        return Ok(None);
+    };
+    let known = ProfileName::parse(name)
+        .ok()
+        .filter(|name| sections.profiles.contains_key(name));
+    match known {
+        Some(name) => Ok(Some(name)),
+        None => Err(ConfigError::Value {
+            origin: overrides::ORIGIN.into(),
+            key: "--profile".into(),
+            reason: unknown(name),
+        }),
+    }
 }
 
 /// Returns the key with the name of an upstream in the place of its position.

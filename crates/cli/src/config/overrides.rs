@@ -32,6 +32,8 @@ pub struct Overrides {
     pub strategy: Option<Strategy>,
     /// The name of the policy of learned lists.
     pub policy: Option<String>,
+    /// The profile of the client over standard input and output.
+    pub profile: Option<String>,
     /// The upstreams, which replace all configured ones.
     pub upstream: Option<UpstreamChoice>,
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::upstream::UpstreamConfig;
-use riglm_adapters_prediction::{FilteringConfig, PredictionConfig};
+use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, ProfileConfig};
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::Naming;
 use riglm_app::work_sessions::WorkSessionsConfig;
-use riglm_domain::id::UpstreamName;
+use riglm_domain::id::{ProfileName, UpstreamName};
 use serde::Deserialize;
 use validator::Validate;
 
@@ -41,6 +41,7 @@ pub(super) struct Sections {
     pub(super) recording: RecordingConfig,
     #[validate(nested)]
     pub(super) filtering: FilteringConfig,
+    pub(super) profiles: BTreeMap<ProfileName, ProfileConfig>,
     #[validate(nested)]
     pub(super) prediction: PredictionConfig,
     #[validate(nested)]
@@ -87,6 +88,10 @@ pub struct Config {
     pub recording: RecordingConfig,
     /// Section `filtering`.
     pub filtering: FilteringConfig,
+    /// Sections `profiles.NAME`.
+    pub profiles: BTreeMap<ProfileName, ProfileConfig>,
+    /// The profile of the client over standard input and output.
+    pub profile: Option<ProfileName>,
     /// Section `prediction`.
     pub prediction: PredictionConfig,
     /// Section `search`.
@@ -127,6 +132,7 @@ impl Config {
             ("storage", self.storage == other.storage),
             ("recording", self.recording == other.recording),
             ("filtering", self.filtering == other.filtering),
+            ("profiles", self.profiles == other.profiles),
             ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
             ("intent", self.intent == other.intent),

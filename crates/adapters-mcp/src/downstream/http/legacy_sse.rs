@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use riglm_app::proxy::ClientSession;
+use riglm_app::proxy::{ClientSession, Visitor};
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
@@ -83,7 +83,7 @@ pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) 
             "the parameter sessionId is missing",
         );
     };
-    let Some((session, _)) = port.legacy.find(id, &principal) else {
+    let Some((session, _)) = port.legacy.find(id, &Visitor::from(&principal)) else {
         let text = "the session is unknown or has ended; open a new one at /sse";
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
         return reply::error(StatusCode::NOT_FOUND, &error, None);

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
+use riglm_app::proxy::Visitor;
 use riglm_domain::mcp_header::PROTOCOL_VERSION;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::RequestMeta;
-use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Revision;
 use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
@@ -60,7 +60,7 @@ pub(super) fn is_meant(headers: &HeaderMap, message: &Message) -> bool {
 /// Serves a message that was posted.
 pub(super) async fn post(
     port: &Arc<Port>,
-    principal: &Principal,
+    visitor: &Visitor,
     headers: &HeaderMap,
     message: Message,
 ) -> Result<Response, Box<Response>> {
@@ -77,7 +77,7 @@ pub(super) async fn post(
     let is_request = envelope.kind() == Kind::Request;
     let is_listen = envelope.method() == Some("subscriptions/listen");
     let is_cancellation = envelope.method() == Some("notifications/cancelled");
-    let prepared = prepare(principal, headers, &message);
+    let prepared = prepare(visitor, headers, &message);
     let (key, message) = prepared.map_err(|error| Box::new(refused(&error, id.as_ref())))?;
     if is_cancellation {
         // The end of a stream is what cancels here. Ids alone do not tell whose request is meant:
@@ -109,7 +109,7 @@ pub(super) async fn post(
 
 /// Checks a message and makes it what goes on. Returns whose it is as well.
 fn prepare(
-    principal: &Principal,
+    visitor: &Visitor,
     headers: &HeaderMap,
     message: &Message,
 ) -> Result<(ClientKey, Message), RpcError> {
@@ -122,7 +122,7 @@ fn prepare(
     let taken = taken_out(message.clone());
     // By this key a client asks for a session of its own.
     let label = taken.hints().session.as_deref();
-    let key = ClientKey::new(principal, meta.client_info, label);
+    let key = ClientKey::new(visitor, meta.client_info, label);
     Ok((key, taken.with_param_headers(param_headers)))
 }
 

@@ -1,9 +1,11 @@
 //! What the handlers of the MCP port share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use riglm_app::proxy::Proxy;
 use riglm_domain::admission::Admission;
+use riglm_domain::id::ProfileName;
 use riglm_ports::authenticator::Authenticator;
 
 use super::connection::{HttpLink, SseLink};
@@ -16,6 +18,8 @@ pub(super) struct Port {
     pub(super) proxy: Arc<Proxy>,
     pub(super) admission: Admission,
     pub(super) authenticator: Arc<dyn Authenticator>,
+    /// The profiles that clients may name in the address.
+    pub(super) profiles: BTreeSet<ProfileName>,
     pub(super) streamable: Sessions<HttpLink>,
     pub(super) legacy: Sessions<SseLink>,
     pub(super) modern: Clients,

@@ -10,6 +10,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use riglm_app::proxy::Visitor;
+use riglm_domain::id::ProfileName;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::request_hints::{
@@ -59,6 +61,27 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
             let error = RpcError::new(RpcErrorCode::Forbidden, text);
             Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
         })
+}
+
+/// Checks a request as [`admit`] does, and the profile that its address names.
+pub(super) fn visit(
+    port: &Port,
+    head: &Parts,
+    profile: Option<&str>,
+) -> Result<Visitor, Box<Response>> {
+    let principal = admit(port, head)?;
+    let profile = match profile {
+        None => None,
+        // Who may not come in learns nothing of which profiles there are.
+        Some(name) => match ProfileName::parse(name).map(|name| port.profiles.get(&name)) {
+            Ok(Some(profile)) => Some(profile.clone()),
+            _ => {
+                let text = format!("there is no profile {name:?} in section profiles");
+                return Err(Box::new(reply::invalid(StatusCode::NOT_FOUND, &text)));
+            }
+        },
+    };
+    Ok(Visitor { principal, profile })
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -1,5 +1,6 @@
 //! The listening socket, its connections, and the routes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use riglm_app::proxy::Proxy;
 use riglm_domain::admission::Admission;
+use riglm_domain::id::ProfileName;
 use riglm_ports::authenticator::Authenticator;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +41,8 @@ pub struct HttpOptions {
     pub admission: Admission,
     /// Tells who is calling.
     pub authenticator: Arc<dyn Authenticator>,
+    /// The profiles under which clients may connect, at `/mcp/{profile}`.
+    pub profiles: BTreeSet<ProfileName>,
 }
 
 /// The MCP port, bound and not served yet.
@@ -62,6 +66,7 @@ impl HttpServer {
             proxy,
             admission: config.admission,
             authenticator: config.authenticator,
+            profiles: config.profiles,
             streamable: Sessions::new(),
             legacy: Sessions::new(),
             modern: Clients::default(),
@@ -85,6 +90,7 @@ impl HttpServer {
         let proxy = Arc::clone(&self.port.proxy);
         let router = Router::new()
             .route("/mcp", any(streamable::serve))
+            .route("/mcp/{profile}", any(streamable::serve_profile))
             .route("/sse", any(legacy_sse::open))
             .route("/messages", any(legacy_sse::post))
             .with_state(self.port);

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use riglm_app::proxy::ClientSession;
-use riglm_domain::principal::Principal;
+use riglm_app::proxy::{ClientSession, Visitor};
 
 /// Every so many additions, sessions that ended by themselves are dropped from the map.
 const SWEEP_EVERY: usize = 64;
@@ -52,15 +51,17 @@ impl<L> Sessions<L> {
         Ok(id)
     }
 
-    /// Returns the session with this id if it is running and belongs to the principal.
-    pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<Entry<L>> {
+    /// Returns the session with this id if it is running and is this visitor's.
+    pub(super) fn find(&self, id: &str, visitor: &Visitor) -> Option<Entry<L>> {
         let mut by_id = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
         let (session, link) = by_id.get(id)?;
         if session.is_closed() {
             by_id.remove(id);
             return None;
         }
-        (session.principal() == principal).then(|| (Arc::clone(session), Arc::clone(link)))
+        session
+            .is_of(visitor)
+            .then(|| (Arc::clone(session), Arc::clone(link)))
     }
 
     /// Takes a session out.

@@ -7,12 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use riglm_app::proxy::ClientSession;
+use riglm_app::proxy::{ClientSession, Visitor};
 use riglm_domain::message::{Envelope, Message, RequestId};
-use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
@@ -39,14 +39,29 @@ type Refusal = Box<Response>;
 
 /// Serves one HTTP request to `/mcp`.
 pub(super) async fn serve(State(port): State<Arc<Port>>, request: Request<Body>) -> Response {
+    served(&port, None, request).await
+}
+
+/// Serves one HTTP request to `/mcp/{profile}`.
+pub(super) async fn serve_profile(
+    State(port): State<Arc<Port>>,
+    profile: Result<Path<String>, PathRejection>,
+    request: Request<Body>,
+) -> Response {
+    // What is no text is the name of no profile.
+    let profile = profile.map_or_else(|_| String::new(), |Path(profile)| profile);
+    served(&port, Some(&profile), request).await
+}
+
+async fn served(port: &Arc<Port>, profile: Option<&str>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
-    let outcome = match request::admit(&port, &head) {
+    let outcome = match request::visit(port, &head, profile) {
         Err(refusal) => Err(refusal),
-        Ok(principal) => match head.method {
-            Method::POST => post(&port, &principal, &head.headers, body).await,
+        Ok(visitor) => match head.method {
+            Method::POST => post(port, &visitor, &head.headers, body).await,
             _ if modern::is_named_in(&head.headers) => Err(Box::new(not_allowed("POST"))),
-            Method::GET => get(&port, &principal, &head.headers),
-            Method::DELETE => delete(&port, &principal, &head.headers).await,
+            Method::GET => get(port, &visitor, &head.headers),
+            Method::DELETE => delete(port, &visitor, &head.headers).await,
             _ => Err(Box::new(not_allowed("GET, POST, DELETE"))),
         },
     };
@@ -63,7 +78,7 @@ fn not_allowed(allowed: &'static str) -> Response {
 
 async fn post(
     port: &Arc<Port>,
-    principal: &Principal,
+    visitor: &Visitor,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -75,12 +90,12 @@ async fn post(
     }
     let message = request::message(headers, body, port.proxy.limits().request_body_bytes).await?;
     if modern::is_meant(headers, &message) {
-        return modern::post(port, principal, headers, message).await;
+        return modern::post(port, visitor, headers, message).await;
     }
     if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
-        return initialize(port, principal, message).await;
+        return initialize(port, visitor, message).await;
     }
-    let (session, link) = find(port, principal, headers)?;
+    let (session, link) = find(port, visitor, headers)?;
     if message.is_batch()
         && !session
             .revision()
@@ -109,7 +124,7 @@ async fn post(
 /// Starts a session with its first message.
 async fn initialize(
     port: &Arc<Port>,
-    principal: &Principal,
+    visitor: &Visitor,
     message: Message,
 ) -> Result<Response, Refusal> {
     let ids: Vec<RequestId> = message.request_ids().cloned().collect();
@@ -118,7 +133,7 @@ async fn initialize(
         .proxy
         .accept(
             Transport::StreamableHttp,
-            principal,
+            visitor,
             Arc::<HttpLink>::clone(&link),
         )
         .map_err(|error| {
@@ -176,12 +191,12 @@ fn take_seat(link: &HttpLink, ids: &[RequestId]) -> Result<Seat, Refusal> {
 }
 
 /// Opens the standalone stream, or takes up a broken one.
-fn get(port: &Arc<Port>, principal: &Principal, headers: &HeaderMap) -> Result<Response, Refusal> {
+fn get(port: &Arc<Port>, visitor: &Visitor, headers: &HeaderMap) -> Result<Response, Refusal> {
     if !request::accepts(headers, "text/event-stream") {
         let text = "the client must accept text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
-    let (session, link) = find(port, principal, headers)?;
+    let (session, link) = find(port, visitor, headers)?;
     session.touch();
     let opened = match headers.get(LAST_EVENT_ID) {
         None => link.log.listen(),
@@ -203,10 +218,10 @@ fn get(port: &Arc<Port>, principal: &Principal, headers: &HeaderMap) -> Result<R
 /// Ends a session.
 async fn delete(
     port: &Arc<Port>,
-    principal: &Principal,
+    visitor: &Visitor,
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
-    let (session, _) = find(port, principal, headers)?;
+    let (session, _) = find(port, visitor, headers)?;
     if let Some(id) = headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
         port.streamable.remove(id);
     }
@@ -220,7 +235,7 @@ async fn delete(
 /// Returns the session that a request names, if the caller may use it.
 fn find(
     port: &Port,
-    principal: &Principal,
+    visitor: &Visitor,
     headers: &HeaderMap,
 ) -> Result<(Arc<ClientSession>, Arc<HttpLink>), Refusal> {
     let Some(id) = headers.get(SESSION_ID) else {
@@ -230,7 +245,7 @@ fn find(
     let found = id
         .to_str()
         .ok()
-        .and_then(|id| port.streamable.find(id, principal));
+        .and_then(|id| port.streamable.find(id, visitor));
     let Some((session, link)) = found else {
         let text = "the session is unknown or has ended; start a new one with initialize";
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
 use jiff::{SignedDuration, Timestamp};
@@ -67,11 +67,21 @@ fn lists_with(
     });
     Lists::new(ListsParts {
         options,
+        profiles: HashMap::from([("narrow".into(), narrow())]),
         next_tools: Some(Arc::new(next_tools)),
         stores,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     })
+}
+
+/// What is different under the profile of this name.
+fn narrow() -> ListOptions {
+    ListOptions {
+        pins: vec![NamePattern::new("tool_009")],
+        bans: vec![NamePattern::new("tool_003")],
+        ..ListOptions::default()
+    }
 }
 
 fn lists(store: Option<&Arc<MemoryStore>>, usual: &[usize]) -> Lists {
@@ -109,6 +119,43 @@ fn numbers(shown: &ShownList) -> Vec<usize> {
         name["tool_".len()..].parse().unwrap()
     };
     shown.positions().iter().map(number).collect()
+}
+
+#[tokio::test]
+async fn a_profile_has_lists_of_its_own() {
+    let local = Principal::local();
+    let store = Arc::new(MemoryStore::default());
+    let lists = lists(Some(&store), &[3, 7, 11]);
+    let offer = offered(0..N);
+    let listed = async |ask: &ListAsk<'_>| {
+        let shown = lists.list(ask, &offer).await;
+        numbers(&shown)
+    };
+    for is_modern in [false, true] {
+        let plain = ListAsk {
+            is_modern,
+            ..ask(&local, 1)
+        };
+        let narrow = ListAsk {
+            profile: Some("narrow"),
+            session: session(2),
+            ..plain
+        };
+        let unknown = ListAsk {
+            profile: Some("unknown"),
+            session: session(3),
+            ..plain
+        };
+        let shown = listed(&plain).await;
+        assert!(shown.contains(&3) && !shown.contains(&9), "{shown:?}");
+        let shown_so = listed(&narrow).await;
+        assert!(
+            !shown_so.contains(&3) && shown_so.contains(&9),
+            "{shown_so:?}"
+        );
+        assert_eq!(listed(&unknown).await, shown);
+        assert_eq!(listed(&plain).await, shown);
+    }
 }
 
 #[tokio::test]
@@ -271,6 +318,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
     };
     let lists = Lists::new(ListsParts {
         options,
+        profiles: HashMap::new(),
         next_tools: None,
         stores: None,
         counter: Arc::new(WordCounter),

@@ -2,19 +2,19 @@
 
 use std::fmt::Write as _;
 
+use riglm_app::proxy::Visitor;
 use riglm_domain::edit::member;
-use riglm_domain::principal::Principal;
 use riglm_domain::scan::unescaped;
 use sha2::{Digest, Sha256};
 
 /// The longest part of a key that is kept as it is, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// What tells the clients of the port apart: who is calling, the name and the version of the
+/// What tells the clients of the port apart: who is calling, under which profile, the name and the version of the
 /// program, and the session that it asks for, if it does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ClientKey {
-    principal: Principal,
+    visitor: Visitor,
     name: Box<str>,
     version: Box<str>,
     label: Option<Box<str>>,
@@ -22,17 +22,13 @@ pub(super) struct ClientKey {
 
 impl ClientKey {
     /// Returns the key of a client that says this of itself, as JSON text.
-    pub(super) fn new(
-        principal: &Principal,
-        client_info: Option<&str>,
-        label: Option<&str>,
-    ) -> Self {
+    pub(super) fn new(visitor: &Visitor, client_info: Option<&str>, label: Option<&str>) -> Self {
         let part = |name| {
             let text = client_info.and_then(|info| member(info, name));
             bounded(&text.and_then(unescaped).unwrap_or_default())
         };
         Self {
-            principal: principal.clone(),
+            visitor: visitor.clone(),
             name: part("name"),
             version: part("version"),
             label: label.map(bounded),
@@ -40,8 +36,8 @@ impl ClientKey {
     }
 
     /// Returns who is calling.
-    pub(super) fn principal(&self) -> &Principal {
-        &self.principal
+    pub(super) fn visitor(&self) -> &Visitor {
+        &self.visitor
     }
 }
 
@@ -62,12 +58,14 @@ fn bounded(text: &str) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::principal::Principal;
+
     use super::*;
 
     #[test]
     fn clients_are_told_apart_by_all_that_they_say() {
         let key = |principal: &str, info: Option<&str>, label: Option<&str>| {
-            ClientKey::new(&Principal::named(principal), info, label)
+            ClientKey::new(&Visitor::from(&Principal::named(principal)), info, label)
         };
         let one = r#"{"name":"n\u0061","version":"1"}"#;
         let same = r#"{"version":"1","title":"x","name":"na"}"#;
@@ -86,7 +84,7 @@ mod tests {
     fn long_parts_are_kept_short_and_apart() {
         let label = |end: &str| {
             let label = "x".repeat(4_096) + end;
-            ClientKey::new(&Principal::local(), None, Some(&label)).label
+            ClientKey::new(&Visitor::from(&Principal::local()), None, Some(&label)).label
         };
         assert_ne!(label("a"), label("b"));
         assert!(label("a").is_some_and(|label| label.len() <= MAX_BYTES));

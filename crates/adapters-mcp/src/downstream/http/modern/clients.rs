@@ -26,7 +26,7 @@ pub(in super::super) struct Clients {
 impl Clients {
     /// Returns the session of this client, and makes it if there is none.
     ///
-    /// Where the proxy admits no further session, another one of the same principal serves: what
+    /// Where the proxy admits no further session, another one of the same principal under the same profile serves: what
     /// is said over it needs nothing of it but the connection.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Clients {
         let link = Arc::new(ModernLink::new(proxy.limits().call_timeout_max));
         let accepted = proxy.accept(
             Transport::StreamableHttp,
-            key.principal(),
+            key.visitor(),
             Arc::<ModernLink>::clone(&link),
         );
         if by_key.len().is_multiple_of(SWEEP_EVERY) || accepted.is_err() {
@@ -56,7 +56,7 @@ impl Clients {
             }
             Err(error) => by_key
                 .iter()
-                .filter(|(other, _)| other.principal() == key.principal())
+                .filter(|(other, _)| other.visitor() == key.visitor())
                 .min_by_key(|(other, _)| *other)
                 .map(|(_, entry)| entry.clone())
                 .ok_or(error),

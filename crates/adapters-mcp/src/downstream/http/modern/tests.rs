@@ -11,6 +11,7 @@ use riglm_app::proxy::{ClientSession, MetaTools, Naming, Proxy, ProxyParts, Upst
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, UpstreamName};
+use riglm_domain::principal::Principal;
 use riglm_ports::clock::Clock;
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::fake::MemoryStore;
@@ -115,7 +116,7 @@ impl Scene {
             work_sessions: None,
             tools: MetaTools::default(),
         });
-        let key = ClientKey::new(&Principal::local(), None, None);
+        let key = ClientKey::new(&Visitor::from(&Principal::local()), None, None);
         let (session, link) = Clients::default().find_or_accept(&proxy, key).unwrap();
         Self {
             traffic,

@@ -39,6 +39,29 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
             "riglm.toml: filtering: min_tools (30) must not be greater than max_tools (20)",
         ),
         (
+            "[profiles.few.filtering]\nmax_tools = 3\n",
+            "riglm.toml: profiles.few.filtering: min_tools (5) must not be greater than \
+             max_tools (3)",
+        ),
+        (
+            "[profiles.few.filtering]\nmin_tools = 0\nmax_tools = 0\n",
+            "riglm.toml: profiles.few.filtering.max_tools: expected a number from 1 to 5000",
+        ),
+        (
+            "[profiles.few]\nmax_tools = 3\n",
+            "riglm.toml: profiles.few.max_tools: unknown field `max_tools`, expected `filtering`",
+        ),
+        (
+            "[profiles.\"a b\".filtering]\nmax_tools = 3\n",
+            "riglm.toml: profiles.a b: profile name \"a b\" must be 1 to 64 characters of letters, \
+             digits, '-', '_' and '.'",
+        ),
+        (
+            "[[filtering.pools]]\nname = \"p\"\ntools = [\"*\"]\nprofile = \"work\"\n\
+             [profiles.few]\n",
+            "riglm.toml: filtering.pools[0].profile: there is no profile \"work\"; there are few",
+        ),
+        (
             "[search]\ntool_name = \"find tools\"\n",
             "riglm.toml: search.tool_name: expected 1 to 64 letters, digits, `_` and `-`",
         ),

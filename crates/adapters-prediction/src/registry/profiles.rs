@@ -1,0 +1,123 @@
+//! The configuration sections `profiles.NAME`.
+
+use std::time::Duration;
+
+use riglm_domain::listing::ListPolicyName;
+use serde::{Deserialize, Serialize};
+
+use super::FilteringConfig;
+use super::filtering::policy;
+
+/// The configuration section `profiles.NAME`: what is different for clients that are connected under
+/// this profile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileConfig {
+    /// What lists show.
+    pub filtering: ProfileFilteringConfig,
+}
+
+/// The configuration section `profiles.NAME.filtering`. What is not set is as in section
+/// `filtering`; what is set stands in its place, lists of names as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileFilteringConfig {
+    /// The policy of clients that no rule names; `Some(None)` for that of their class.
+    #[serde(
+        deserialize_with = "chosen_policy",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub policy: Option<Option<ListPolicyName>>,
+    /// The fewest tools of a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_tools: Option<u32>,
+    /// The most tools of a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tools: Option<u32>,
+    /// The most tokens of a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_budget: Option<u64>,
+    /// How long a list stays as it is that several sessions share.
+    #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Duration>,
+    /// The share of calls that the policy `conformal` covers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<f64>,
+    /// Whether tools that do not say that they only read are hidden from who only reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate_writes: Option<bool>,
+    /// Names of tools that are always shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pins: Option<Vec<String>>,
+    /// Names of tools that are never shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bans: Option<Vec<String>>,
+    /// Names of the tools that `allowlist` shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Names of the tools that `denylist` hides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Vec<String>>,
+}
+
+impl FilteringConfig {
+    /// Returns the section as it holds under a profile.
+    #[must_use]
+    pub fn under(&self, profile: &ProfileFilteringConfig) -> Self {
+        fn or<T: Clone>(own: Option<&T>, general: &T) -> T {
+            own.unwrap_or(general).clone()
+        }
+        Self {
+            policy: profile.policy.unwrap_or(self.policy),
+            min_tools: or(profile.min_tools.as_ref(), &self.min_tools),
+            max_tools: or(profile.max_tools.as_ref(), &self.max_tools),
+            token_budget: profile.token_budget.or(self.token_budget),
+            epoch: or(profile.epoch.as_ref(), &self.epoch),
+            coverage: or(profile.coverage.as_ref(), &self.coverage),
+            gate_writes: or(profile.gate_writes.as_ref(), &self.gate_writes),
+            pins: or(profile.pins.as_ref(), &self.pins),
+            bans: or(profile.bans.as_ref(), &self.bans),
+            allow: or(profile.allow.as_ref(), &self.allow),
+            deny: or(profile.deny.as_ref(), &self.deny),
+            ..self.clone()
+        }
+    }
+}
+
+fn chosen_policy<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<ListPolicyName>>, D::Error> {
+    policy(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use validator::Validate;
+
+    use super::*;
+
+    #[test]
+    fn what_a_profile_sets_stands_in_the_place_of_what_all_have() {
+        let general: FilteringConfig = serde_json::from_str(
+            r#"{"strategy":"prediction","policy":"hints","pins":["a"],"bans":["b"],"max_tools":9}"#,
+        )
+        .unwrap();
+        let profile: ProfileFilteringConfig =
+            serde_json::from_str(r#"{"policy":"auto","bans":["c","d"],"min_tools":2}"#).unwrap();
+        let under = general.under(&profile);
+        assert_eq!(under.policy, None);
+        assert_eq!((under.min_tools, under.max_tools), (2, 9));
+        assert_eq!(
+            (under.pins, under.bans),
+            (vec!["a".into()], vec!["c".into(), "d".into()])
+        );
+        assert_eq!(general.under(&ProfileFilteringConfig::default()), general);
+
+        let few: ProfileFilteringConfig = serde_json::from_str(r#"{"max_tools":3}"#).unwrap();
+        let refusal = general.under(&few).validate().unwrap_err().to_string();
+        assert!(
+            refusal.contains("min_tools (5) must not be greater"),
+            "{refusal}"
+        );
+    }
+}
