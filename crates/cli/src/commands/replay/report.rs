@@ -104,6 +104,7 @@ fn of_policy(metrics: &ListMetrics) -> Value {
         "mean_size": rounded(metrics.mean_size),
         "reduction": rounded(metrics.reduction),
         "searches_per_session": rounded(metrics.searches_per_session),
+        "searches_by_fifth": metrics.searches_by_fifth.map(rounded),
         "changes_per_session": rounded(metrics.changes_per_session),
         "cost_vs_all": rounded(metrics.cost_vs_all),
         "dearer_sessions": rounded(metrics.dearer_sessions),

@@ -52,6 +52,9 @@ pub struct ListMetrics {
     pub reduction: f64,
     /// How often a session had to search: first uses that were not covered.
     pub searches_per_session: f64,
+    /// The same for each fifth of the sessions, the earliest first: what is learned makes them
+    /// fewer. 0 for a fifth without a session.
+    pub searches_by_fifth: [f64; 5],
     /// How often the list changed within a session.
     pub changes_per_session: f64,
     /// The price of all prompts in terms of that of showing everything; 1 is as expensive.
@@ -72,11 +75,11 @@ pub struct ListSimulation {
     n_tools: usize,
     listed: ToolSet,
     used: ToolSet,
-    n_sessions: u64,
+    /// The number of searches of each session.
+    searches: Vec<u32>,
     n_calls: u64,
     n_first_uses: u64,
     n_covered: u64,
-    n_searches: u64,
     n_changes: u64,
     n_listed: u64,
     /// The price of the sessions before the running one.
@@ -118,11 +121,10 @@ impl ListSimulation {
             n_tools,
             listed: ToolSet::new(n_tools),
             used: ToolSet::new(n_tools),
-            n_sessions: 0,
+            searches: Vec::new(),
             n_calls: 0,
             n_first_uses: 0,
             n_covered: 0,
-            n_searches: 0,
             n_changes: 0,
             n_listed: 0,
             cost: 0.0,
@@ -136,11 +138,11 @@ impl ListSimulation {
     ///
     /// A tool that the catalog does not have is never covered.
     pub fn add(&mut self, forecast: &Forecast, called: usize, begins: bool) {
-        let begins = begins || self.n_sessions == 0;
+        let begins = begins || self.searches.is_empty();
         if begins {
             self.n_dearer += u64::from(self.is_dearer());
             self.cost += std::mem::take(&mut self.running).cost;
-            self.n_sessions += 1;
+            self.searches.push(0);
             self.used.clear();
             self.listed.clear();
         }
@@ -161,7 +163,9 @@ impl ListSimulation {
         let is_first_use = !self.used.contains(called);
         self.n_first_uses += u64::from(is_first_use);
         if is_first_use && !was_listed {
-            self.n_searches += 1;
+            if let Some(searches) = self.searches.last_mut() {
+                *searches += 1;
+            }
             let carried = (self.rule).answer_search(forecast, called, &mut self.listed);
             self.running.cost += match carried {
                 None => self.costs.search(n_listed),
@@ -179,13 +183,22 @@ impl ListSimulation {
         self.running.n_calls > 0 && self.running.cost > showing_all * (1.0 + 1e-6)
     }
 
+    /// Returns the searches of a session in one of the fifths of all sessions so far.
+    fn searches_of_fifth(&self, fifth: usize) -> f64 {
+        let n_sessions = self.searches.len();
+        let part = &self.searches[fifth * n_sessions / 5..(fifth + 1) * n_sessions / 5];
+        ratio(sum(part), part.len() as u64)
+    }
+
     /// Returns what the policy did so far; all 0 before the first call.
     #[must_use]
     pub fn metrics(&self) -> ListMetrics {
         let mean_size = ratio(self.n_listed, self.n_calls);
-        let showing_all = (self.costs).showing_all(self.n_tools, self.n_calls, self.n_sessions);
+        let n_sessions = self.searches.len() as u64;
+        let n_searches = sum(&self.searches);
+        let showing_all = (self.costs).showing_all(self.n_tools, self.n_calls, n_sessions);
         // Every search is a first use that was not covered.
-        let n_first_uses_covered = self.n_first_uses - self.n_searches;
+        let n_first_uses_covered = self.n_first_uses - n_searches;
         ListMetrics {
             coverage: ratio(self.n_covered, self.n_calls),
             first_use_coverage: ratio(n_first_uses_covered, self.n_first_uses),
@@ -195,16 +208,21 @@ impl ListSimulation {
             } else {
                 1.0 - mean_size / as_f64(self.n_tools.max(1) as u64)
             },
-            searches_per_session: ratio(self.n_searches, self.n_sessions),
-            changes_per_session: ratio(self.n_changes, self.n_sessions),
+            searches_per_session: ratio(n_searches, n_sessions),
+            searches_by_fifth: [0, 1, 2, 3, 4].map(|fifth| self.searches_of_fifth(fifth)),
+            changes_per_session: ratio(self.n_changes, n_sessions),
             cost_vs_all: if showing_all > 0.0 {
                 (self.cost + self.running.cost) / showing_all
             } else {
                 0.0
             },
-            dearer_sessions: ratio(self.n_dearer + u64::from(self.is_dearer()), self.n_sessions),
+            dearer_sessions: ratio(self.n_dearer + u64::from(self.is_dearer()), n_sessions),
         }
     }
+}
+
+fn sum(searches: &[u32]) -> u64 {
+    searches.iter().map(|n| u64::from(*n)).sum()
 }
 
 #[cfg(test)]

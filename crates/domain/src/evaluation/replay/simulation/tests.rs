@@ -39,6 +39,8 @@ fn a_static_list_is_the_first_of_its_session() {
     assert!(near(metrics.first_use_coverage, 2.0 / 3.0));
     assert!(near(metrics.mean_size, 2.0) && near(metrics.reduction, 0.5));
     assert!(near(metrics.searches_per_session, 0.5));
+    // Of two sessions the first is the third fifth, the second the last.
+    assert_eq!(metrics.searches_by_fifth, [0.0, 0.0, 1.0, 0.0, 0.0]);
     assert!(near(metrics.changes_per_session, 0.0));
     // Two lists of 400 tokens written, four prompts of 20,400 read, one search.
     let cost = 2.0 * 500.0 + 4.0 * 2_040.0 + 3_040.0;
@@ -156,7 +158,10 @@ proptest! {
             let shares = [metrics.coverage, metrics.first_use_coverage, metrics.reduction];
             prop_assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{metrics:?}");
             prop_assert!((1.0..=7.0).contains(&metrics.mean_size), "{metrics:?}");
-            prop_assert!(metrics.searches_per_session >= 0.0);
+            let per_session = metrics.searches_per_session;
+            let by_fifth = metrics.searches_by_fifth;
+            prop_assert!(per_session >= 0.0);
+            prop_assert!(by_fifth.iter().any(|fifth| *fifth >= per_session - 1e-9));
             prop_assert!(metrics.cost_vs_all.is_finite() && metrics.cost_vs_all > 0.0);
         }
     }
