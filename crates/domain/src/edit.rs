@@ -35,8 +35,9 @@ pub fn with_member(object: &str, key: &str, value: &str) -> String {
     };
     let is_empty = members(object).next().is_none();
     let comma = if is_empty { "" } else { "," };
-    let member = format!("{comma}{}:{value}", Value::from(key));
-    spliced(object, &[(end..end, member.as_str())])
+    let key = Value::from(key).to_string();
+    // The value may have megabytes: it is copied once.
+    [&object[..end], comma, &key, ":", value, &object[end..]].concat()
 }
 
 /// Returns the array with `element`, which must be JSON text, behind all others.
@@ -47,7 +48,7 @@ pub fn with_element(array: &str, element: &str) -> String {
     };
     let is_empty = array[1..end].trim_ascii().is_empty();
     let comma = if is_empty { "" } else { "," };
-    spliced(array, &[(end..end, &format!("{comma}{element}"))])
+    [&array[..end], comma, element, &array[end..]].concat()
 }
 
 /// Returns the object without its member `key`.

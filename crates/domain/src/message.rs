@@ -407,6 +407,39 @@ impl Message {
         self
     }
 
+    /// Returns the answer to a request. `result` must be JSON text: it is not read, however long
+    /// it is.
+    #[must_use]
+    pub fn success(id: &RequestId, result: &str) -> Self {
+        let id_text = id.to_json();
+        let head = r#"{"jsonrpc":"2.0","id":"#;
+        let middle = r#","result":"#;
+        let text = [head, &id_text, middle, result, "}"].concat();
+        debug_assert!(
+            serde_json::from_str::<&RawValue>(result).is_ok(),
+            "no JSON text: {result}"
+        );
+        let id_end = head.len() + id_text.len();
+        let result_at = id_end + middle.len();
+        let envelope = Envelope {
+            kind: Kind::Success,
+            id: Some(id.clone()),
+            method: None,
+            id_at: Some(head.len()..id_end),
+            params_at: None,
+            result_at: Some(result_at..result_at + result.len()),
+            error_at: None,
+            is_version_2: true,
+        };
+        Self {
+            raw: Bytes::from(text),
+            parts: vec![envelope],
+            is_batch: false,
+            param_headers: None,
+            hints: None,
+        }
+    }
+
     /// Returns a message made of JSON text that the proxy itself wrote.
     ///
     /// # Errors

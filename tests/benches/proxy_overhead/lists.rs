@@ -33,8 +33,9 @@ pub(crate) async fn measure(program: &Path, relay: &mut Target, rounds: usize) -
     for n_tools in SIZES {
         let upstream = upstream::start(n_tools);
         let data = tempfile::tempdir().expect("a temporary directory");
-        let serve = &mut process::serve(program, upstream, data.path(), "prediction");
-        let riglm = Process::start(serve);
+        let mut serve = process::serve(program, upstream, data.path(), "prediction");
+        serve.env("RIGLM__FILTERING__MIN_TOOLS", N_USED.to_string());
+        let riglm = Process::start(&mut serve);
         teach(&riglm, n_tools).await;
         let (mut client, n_shown) = shown(&riglm, n_tools).await;
         let mut direct = Target::connect("direct", upstream, None).await;

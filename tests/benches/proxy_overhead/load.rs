@@ -182,12 +182,12 @@ impl Target {
         self.post(body).await;
     }
 
-    /// Returns how many tools the list names.
+    /// Returns how many tools of the server the list names.
     pub(crate) async fn n_listed(&mut self) -> usize {
         self.last_id += 1;
         let answer = self.post(Case::Whole.body(self.last_id)).await;
         let text = String::from_utf8_lossy(&answer);
-        text.matches("\"inputSchema\"").count()
+        text.matches("\"name\":\"tool_").count()
     }
 
     async fn post(&mut self, body: String) -> Bytes {

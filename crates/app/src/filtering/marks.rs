@@ -1,14 +1,18 @@
 //! What was decided about tools before anything is predicted: pins, bans, overrides, and whether
 //! writing is wanted.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use riglm_domain::id::ToolName;
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::listing::{Access, ReadOnly, access_of};
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 
 use super::ask::ListAsk;
+use super::lists::Lists;
 use super::options::ListOptions;
 use crate::search::OfferedTool;
 
@@ -66,6 +70,37 @@ pub(super) fn marks(
             mark
         })
         .collect()
+}
+
+impl Lists {
+    /// Returns the positions of the tools that are never shown to who asks, of tools of which nothing
+    /// is known but their names.
+    #[must_use]
+    pub fn excluded(
+        &self,
+        ask: &ListAsk<'_>,
+        upstream: &UpstreamName,
+        names: &[ToolName],
+    ) -> Vec<usize> {
+        let tools: Vec<OfferedTool> = names
+            .iter()
+            .map(|name| OfferedTool {
+                name: name.as_str().to_owned(),
+                tool: ToolRef {
+                    upstream: upstream.clone(),
+                    tool: name.clone(),
+                },
+                definition: Arc::default(),
+                is_hidden: false,
+            })
+            .collect();
+        let overrides = self.overrides.load_full();
+        let marks = marks(self.options(ask), &overrides, ask, &tools);
+        let all = marks.iter().enumerate();
+        all.filter(|(_, mark)| **mark == Mark::Exclude)
+            .map(|(at, _)| at)
+            .collect()
+    }
 }
 
 /// Returns whether a tool fits one of the patterns, by either of its names.

@@ -219,12 +219,12 @@ impl Caller {
         (self.transport != Transport::Stdio).then(|| now.saturating_duration_since(last_seen))
     }
 
-    /// Returns who asks for a list, or calls a tool of one, in a session with this row. `client` is
-    /// the name that the client gives itself.
+    /// Returns who asks for a list, or calls a tool of one, as part of `session`. `client` is the
+    /// name that the client gives itself.
     pub(super) fn list_ask<'a>(
         &'a self,
         client: &'a str,
-        row: SessionId,
+        session: CallSession,
         is_modern: bool,
         now: Timestamp,
     ) -> ListAsk<'a> {
@@ -235,13 +235,13 @@ impl Caller {
             profile: self.profile_name(),
             is_modern,
             relists: self.listing.relists.load(Ordering::Relaxed),
-            session: self.together(row),
+            session,
             intent: None,
             now,
         }
     }
 
-    /// Returns what the calls belong to that the client makes now, over a connection with this row:
+    /// Returns what the client does now, over a connection with this row, where no request says it:
     /// the work session that its last request belonged to, as far as those are derived.
     pub(super) fn together(&self, row: SessionId) -> CallSession {
         let work = *self.work.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,19 +30,19 @@ impl Listing<'_> {
     pub(super) async fn choose(
         &self,
         lists: &Arc<Lists>,
-        row: SessionId,
+        (row, session): (SessionId, CallSession),
         offer: &Arc<Offer>,
     ) -> Arc<ShownList> {
         let recorder = &self.shared.recorder;
         let client = self.caller.client_name();
         let mut ask = self
             .caller
-            .list_ask(&client, row, self.is_modern, recorder.now());
+            .list_ask(&client, session, self.is_modern, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
         let intent = if lists.is_decided(&ask, offer) {
             None
         } else {
-            self.intent(row, offer, ask.now).await
+            self.intent((row, session), offer, ask.now).await
         };
         ask.intent = intent.as_ref();
         let shown = lists.list(&ask, offer).await;
@@ -73,14 +73,14 @@ impl Listing<'_> {
     /// Returns what the session is doing, as far as that is known, and how well tools fit it.
     async fn intent(
         &self,
-        row: SessionId,
+        (row, session): (SessionId, CallSession),
         offer: &Arc<Offer>,
         now: Timestamp,
     ) -> Option<ListIntent> {
         let intents = self.shared.intents.as_ref()?;
         // What a request says of itself may have come before its work session was known.
         let known = intents
-            .current(self.caller.together(row), now)
+            .current(session, now)
             .or_else(|| intents.current(CallSession::Connection(row), now))?;
         let Some(tool) = &self.shared.search_tool else {
             return Some(ListIntent {
@@ -98,13 +98,12 @@ impl Listing<'_> {
         })
     }
 
-    /// Returns the list that the caller sees, as far as one was chosen.
-    pub(super) async fn current(&self) -> Option<Arc<ShownList>> {
+    /// Returns the list that the caller sees as part of `session`, as far as one was chosen.
+    pub(super) fn current(&self, session: CallSession) -> Option<Arc<ShownList>> {
         let lists = self.shared.filter.lists()?;
-        let recorder = &self.shared.recorder;
-        let row = self.caller.row(recorder).await;
+        let now = self.shared.recorder.now();
         let client = self.caller.client_name();
-        lists.shown(&(self.caller).list_ask(&client, row, self.is_modern, recorder.now()))
+        lists.shown(&(self.caller).list_ask(&client, session, self.is_modern, now))
     }
 
     /// Returns the JSON array of a page, with the tools of the proxy itself where they belong.

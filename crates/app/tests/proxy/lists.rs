@@ -272,6 +272,28 @@ async fn what_a_server_answers_in_place_of_a_list_passes() {
 }
 
 #[tokio::test]
+async fn what_is_banned_is_not_in_a_list_that_is_passed_on_either() {
+    let options = ListOptions {
+        bans: vec![NamePattern::new("rare_*")],
+        ..ListOptions::default()
+    };
+    let scene = scene_of(options, Limits::default());
+    ask(&scene, HELLO).await;
+    scene.upstream.reply_once_to(
+        "tools/list",
+        r#""error":{"code":-32603,"message":"not now"}"#,
+    );
+    let answer = ask(&scene, &list(None)).await;
+    assert_eq!(n_lists_asked(&scene), 2);
+    let listed = names(&answer);
+    assert!(listed.contains(&"z_usual"), "{listed:?}");
+    assert!(
+        !listed.iter().any(|name| name.starts_with("rare")),
+        "{listed:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_client_that_lists_before_it_is_set_up_is_answered() {
     let scene = scene_of(options(), Limits::default());
     let answer = ask(&scene, &list(None)).await;

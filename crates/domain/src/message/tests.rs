@@ -132,3 +132,28 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn an_answer_that_is_made_is_the_one_that_would_be_read(
+        id in prop_oneof![
+            any::<i64>().prop_map(|id| RequestId::Number(id.to_string().into())),
+            any::<String>().prop_map(|id| RequestId::Text(id.into())),
+        ],
+        texts in proptest::collection::vec(any::<String>(), 0..3),
+    ) {
+        let result = serde_json::json!({"content": texts}).to_string();
+        let made = Message::success(&id, &result);
+        let read = Message::parse(made.raw()).unwrap();
+        let (made_part, read_part) = (made.single().unwrap(), read.single().unwrap());
+        prop_assert_eq!(made_part.kind(), read_part.kind());
+        prop_assert_eq!(made_part.id(), Some(&id));
+        prop_assert_eq!(read_part.id(), Some(&id));
+        prop_assert_eq!(made.result(made_part), Some(result.as_str()));
+        prop_assert_eq!(read.result(read_part), Some(result.as_str()));
+        prop_assert!(made_part.is_version_2());
+        let other = RequestId::Number("7".into());
+        let (made, read) = (made.with_id(&other), read.with_id(&other));
+        prop_assert_eq!(made.raw(), read.raw());
+    }
+}

@@ -25,6 +25,8 @@ struct Script {
     refusals: VecDeque<UpstreamError>,
     connect_refusals: VecDeque<UpstreamError>,
     replies: Vec<(String, String)>,
+    /// Said once before the others.
+    first_replies: Vec<(String, String)>,
     has_streams: bool,
 }
 
@@ -59,6 +61,12 @@ impl ScriptedUpstream {
         self.script()
             .replies
             .insert(0, (method.into(), member.into()));
+    }
+
+    /// Answers the next request with this method so, before what [`Self::reply_to`] says holds.
+    pub fn reply_once_to(&self, method: &str, member: &str) {
+        let reply = (method.into(), member.into());
+        self.script().first_replies.push(reply);
     }
 
     /// Returns what was sent: the number of the connection, from 0, and the text.
@@ -147,7 +155,17 @@ impl UpstreamLink for ScriptedLink {
                 .single()
                 .and_then(|envelope| envelope.as_request())
                 .and_then(|(method, id)| {
-                    let (_, member) = script.replies.iter().find(|(known, _)| known == method)?;
+                    let of_method = |(known, _): &(String, String)| known == method;
+                    let first = script.first_replies.iter().position(of_method);
+                    let first = first.map(|at| script.first_replies.remove(at));
+                    let always = || {
+                        script
+                            .replies
+                            .iter()
+                            .find(|reply| of_method(reply))
+                            .cloned()
+                    };
+                    let (_, member) = first.or_else(always)?;
                     Some((
                         format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#),
                         id.clone(),

@@ -44,8 +44,9 @@ impl Relay {
         let work_session = (self.caller)
             .work_session(&self.shared, message.hints(), true, started_at)
             .await;
+        let together = CallSession::of(work_session, session);
         let is_modern = params.protocol_meta().is_some();
-        let listed = self.note_for_list(&called, is_modern).await;
+        let listed = self.note_for_list(&called, together, is_modern).await;
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
         let source = match is_hidden {
             true if was_found() => ToolSource::Found,
@@ -57,14 +58,14 @@ impl Relay {
             .and_then(|_| self.caller.search.context(Instant::now()));
         let continued = self.continued(params);
         if continued.is_none() {
-            self.note_call_intent(params.arguments()).await;
+            self.note_call_intent(together, params.arguments());
         }
         if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
             let called = ToolRef {
                 upstream: self.upstream().clone(),
                 tool: recorded_tool(tool.clone()),
             };
-            next_tools.called(CallSession::of(work_session, session), &called, started_at);
+            next_tools.called(together, &called, started_at);
         }
         let sequence = continued.map_or_else(|| self.caller.next_sequence(), |call| call.sequence);
         let details = CallDetails {
@@ -82,7 +83,7 @@ impl Relay {
             list_epoch: listed.as_ref().map(|(shown, _)| shown.epoch),
             request_bytes: message.raw().len(),
         };
-        self.review_list(is_modern).await;
+        self.review_list(together, is_modern);
         let opened = self.shared.recorder.call_opened(details).await;
         let id = opened.map_err(|refused| {
             RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())

@@ -82,10 +82,10 @@ impl Relay {
             Answer::List(lists) => {
                 let hints = message.hints();
                 let work = (self.caller).work_session(&self.shared, hints, false, at_by_clock);
-                work.await;
                 let request = ListRequest {
                     id,
-                    message,
+                    work_session: work.await,
+                    message: message.clone(),
                     is_modern,
                     cancel,
                 };

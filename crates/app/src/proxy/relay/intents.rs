@@ -4,6 +4,7 @@ use riglm_domain::edit::member;
 use riglm_domain::intent::{
     IntentSource, MAX_INTENT_CHARS, path_words, prompt_text, sampling_text, string_values,
 };
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Envelope, Message};
 use riglm_domain::scan::members;
 
@@ -42,7 +43,7 @@ impl Relay {
     }
 
     /// Notes what the arguments of a call say of what the client is doing, and that it calls.
-    pub(super) async fn note_call_intent(&self, arguments: Option<&str>) {
+    pub(super) fn note_call_intent(&self, session: CallSession, arguments: Option<&str>) {
         let Some(intents) = &self.shared.intents else {
             return;
         };
@@ -53,7 +54,8 @@ impl Relay {
         let arguments = arguments.filter(is_read);
         let text = arguments.map(|arguments| string_values(arguments, MAX_ARGUMENT_CHARS));
         let source = IntentSource::Arguments;
-        self.note_intent(source, &text.unwrap_or_default()).await;
+        let now = self.shared.recorder.now();
+        intents.note(session, source, &text.unwrap_or_default(), now);
     }
 
     /// Notes what a request of the server has a model complete.

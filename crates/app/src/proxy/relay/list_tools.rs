@@ -28,9 +28,18 @@ impl Relay {
         let seen = self.seen(result).await?;
         let row = self.row().await;
         self.shared.recorder.tools_listed(row, &seen.listing).await;
-        let hidden = self.hidden_of(&seen);
+        let mut hidden = self.hidden_of(&seen);
         if self.is_united() {
             return None;
+        }
+        if let Some(lists) = self.shared.filter.lists() {
+            // Passed on because the proxy could not list itself; what is never shown is not here,
+            // either.
+            let client = self.caller.client_name();
+            let now = self.shared.recorder.now();
+            let together = self.caller.together(row);
+            let ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
+            hidden = lists.excluded(&ask, self.upstream(), &seen.names);
         }
         let shorter = (!hidden.is_empty()).then(|| private(&seen.page.without(result, &hidden)));
         let Some(tool) = &self.shared.search_tool else {

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riglm_domain::edit::{member, with_element, with_member};
+use riglm_domain::edit::{member, with_member};
+use riglm_domain::id::WorkSessionId;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
@@ -39,6 +41,8 @@ pub(super) struct ListRequest {
     pub(super) message: Message,
     /// It is one of a modern client.
     pub(super) is_modern: bool,
+    /// The work session that it belongs to.
+    pub(super) work_session: Option<WorkSessionId>,
     /// Cancelled when nobody waits for the answer any more.
     pub(super) cancel: CancellationToken,
 }
@@ -115,7 +119,8 @@ impl Relay {
             is_modern: request.is_modern,
         };
         let row = self.row().await;
-        let shown = listing.choose(lists, row, &whole.offer).await;
+        let session = CallSession::of(request.work_session, row);
+        let shown = listing.choose(lists, (row, session), &whole.offer).await;
         if self.caller.is_first_of(&whole.offer) {
             for page in &whole.listings {
                 self.shared.recorder.tools_listed(row, page).await;
@@ -226,14 +231,14 @@ impl Relay {
     pub(super) async fn note_for_list(
         &self,
         tool: &ToolRef,
+        session: CallSession,
         is_modern: bool,
     ) -> Option<(Arc<ShownList>, bool)> {
         let lists = self.shared.filter.lists()?;
-        let row = self.row().await;
         let client = self.caller.client_name();
         let ask = self
             .caller
-            .list_ask(&client, row, is_modern, self.shared.recorder.now());
+            .list_ask(&client, session, is_modern, self.shared.recorder.now());
         let shown = lists.called(&ask, tool)?;
         let is_hidden = shown.hides(tool);
         Some((shown, is_hidden))
@@ -241,7 +246,7 @@ impl Relay {
 
     /// Looks whether the client's list is another one after a call or a search, and tells it, in the
     /// background.
-    pub(in crate::proxy) async fn review_list(self: &Arc<Self>, is_modern: bool) {
+    pub(in crate::proxy) fn review_list(self: &Arc<Self>, session: CallSession, is_modern: bool) {
         let Some(lists) = self.shared.filter.lists() else {
             return;
         };
@@ -249,8 +254,8 @@ impl Relay {
             return;
         }
         let client = self.caller.client_name();
-        let (row, now) = (self.row().await, self.shared.recorder.now());
-        let ask = self.caller.list_ask(&client, row, is_modern, now);
+        let now = self.shared.recorder.now();
+        let ask = self.caller.list_ask(&client, session, is_modern, now);
         if !lists.may_change(&ask) || self.caller.begin_review() {
             return;
         }
@@ -258,10 +263,9 @@ impl Relay {
         tokio::spawn(async move {
             tokio::time::sleep(DEBOUNCE).await;
             relay.caller.end_review();
-            let row = relay.row().await;
             let client = relay.caller.client_name();
             let now = relay.shared.recorder.now();
-            let ask = relay.caller.list_ask(&client, row, is_modern, now);
+            let ask = relay.caller.list_ask(&client, session, is_modern, now);
             let search = &relay.caller.search;
             if lists.has_changed(&ask, |tool| search.has_found(tool)) && !relay.is_closed() {
                 relay.tell_of_change().await;
@@ -303,17 +307,23 @@ pub(super) fn promising(result: &str) -> Option<String> {
 
 /// Returns definitions as one JSON array, those of the proxy itself in front or behind.
 pub(in crate::proxy) fn array(before: &[&str], tools: &str, behind: &[&str]) -> String {
-    let mut all = String::with_capacity(tools.len() + 2);
-    all.push('[');
-    all.push_str(&before.join(","));
-    if !before.is_empty() && !tools.is_empty() {
-        all.push(',');
-    }
-    all.push_str(tools);
-    all.push(']');
-    behind
+    let parts = before
         .iter()
-        .fold(all, |all, tool| with_element(&all, tool))
+        .copied()
+        .chain([tools])
+        .chain(behind.iter().copied());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let n_bytes: usize = parts.iter().map(|part| part.len() + 1).sum();
+    let mut all = String::with_capacity(n_bytes + 2);
+    all.push('[');
+    for (at, part) in parts.into_iter().enumerate() {
+        if at > 0 {
+            all.push(',');
+        }
+        all.push_str(part);
+    }
+    all.push(']');
+    all
 }
 
 #[cfg(test)]

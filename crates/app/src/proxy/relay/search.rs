@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Envelope, Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
 use riglm_ports::downstream::Route;
@@ -151,10 +152,16 @@ impl Relay {
                 Unwrapped::Wrong(problem) => Found::Result(failure(search.is_modern, &problem)),
             };
         }
+        let row = self.row().await;
+        let (hints, now) = (search.message.hints(), search.received_at);
+        let work_session = (self.caller)
+            .work_session(&self.shared, hints, false, now)
+            .await;
+        let session = CallSession::of(work_session, row);
         let asking = Asking {
             caller: &self.caller,
             shared: &self.shared,
-            hints: search.message.hints(),
+            session,
             is_modern: search.is_modern,
             shown: {
                 let listing = Listing {
@@ -162,7 +169,7 @@ impl Relay {
                     shared: &self.shared,
                     is_modern: search.is_modern,
                 };
-                listing.current().await
+                listing.current(session)
             },
             received: search.received,
             received_at: search.received_at,
@@ -170,20 +177,15 @@ impl Relay {
         let arguments = RequestParams::read(params).arguments();
         let call = (search.tool, arguments);
         let result = tools.answer(&asking, call, offer).await;
-        self.review_list(search.is_modern).await;
+        self.review_list(session, search.is_modern);
         Found::Result(result)
     }
 
     pub(super) async fn deliver_result(&self, id: &RequestId, result: &str) {
-        let id_text = id.to_json();
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id_text},"result":{result}}}"#);
-        match Message::from_text(text) {
-            Ok(message) => {
-                let route = Route::Related(id.clone());
-                self.client.deliver(message, route).await;
-            }
-            Err(source) => tracing::error!("the answer to a search is no message: {source}"),
-        }
+        let route = Route::Related(id.clone());
+        self.client
+            .deliver(Message::success(id, result), route)
+            .await;
     }
 
     async fn pass_after_all(self: &Arc<Self>, message: Message) {

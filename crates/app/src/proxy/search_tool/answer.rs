@@ -6,7 +6,6 @@ use std::time::Instant;
 use jiff::Timestamp;
 use riglm_domain::context::ContextSource;
 use riglm_domain::invocation::CallSession;
-use riglm_domain::request_hints::RequestHints;
 use serde_json::Value;
 
 use super::SearchTool;
@@ -23,7 +22,8 @@ use crate::tracking::SearchDetails;
 pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) caller: &'a Caller,
     pub(in crate::proxy) shared: &'a Shared,
-    pub(in crate::proxy) hints: &'a RequestHints,
+    /// What the request belongs to.
+    pub(in crate::proxy) session: CallSession,
     /// The result is for a modern client.
     pub(in crate::proxy) is_modern: bool,
     /// The list that the client sees, where lists are chosen as a whole.
@@ -55,21 +55,16 @@ impl SearchTool {
         };
         let recorder = &asking.shared.recorder;
         let session = asking.caller.row(recorder).await;
-        let (hints, now) = (asking.hints, asking.received_at);
-        let work_session = (asking.caller)
-            .work_session(asking.shared, hints, false, now)
-            .await;
         let source = match tool {
             OwnTool::SetContext => ContextSource::SetContext,
             OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
         };
         if let Some(intents) = &asking.shared.intents {
-            let together = CallSession::of(work_session, session);
-            intents.note(together, source, &text, asking.received_at);
+            intents.note(asking.session, source, &text, asking.received_at);
         }
         let call = SearchCall {
             session,
-            together: CallSession::of(work_session, session),
+            together: asking.session,
             principal: asking.caller.principal.clone(),
             client: asking.caller.client_name(),
             query: text.clone(),

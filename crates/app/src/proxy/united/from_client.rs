@@ -212,9 +212,10 @@ impl ClientSession {
     async fn reply(&self, id: &RequestId, reply: Reply) {
         match reply {
             Reply::Result(result) => {
-                let id_text = id.to_json();
-                let text = format!(r#"{{"jsonrpc":"2.0","id":{id_text},"result":{result}}}"#);
-                self.answer(id, text).await;
+                let route = Route::Related(id.clone());
+                self.client
+                    .deliver(Message::success(id, &result), route)
+                    .await;
             }
             Reply::Error(error) => self.answer(id, error.to_json(Some(id))).await,
             Reply::Member(message) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use riglm_domain::edit;
 use riglm_domain::id::ToolName;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Kind, Message};
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
@@ -145,10 +146,11 @@ impl ClientSession {
         };
         let row = self.caller.row(&self.shared.recorder).await;
         let (hints, now) = (message.hints(), self.shared.recorder.now());
-        (self.caller)
+        let work_session = (self.caller)
             .work_session(&self.shared, hints, false, now)
             .await;
-        let shown = listing.choose(lists, row, &offer).await;
+        let session = CallSession::of(work_session, row);
+        let shown = listing.choose(lists, (row, session), &offer).await;
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
         let cursor = cursor.filter(|cursor| *cursor != "null");
@@ -163,7 +165,7 @@ impl ClientSession {
         let tools = self.shared.search_tool.as_ref();
         let taken = tools.zip(list).map(|(tools, list)| taken(tools, &list));
         let tools = listing.tools(&shown, &page, taken.unwrap_or_default());
-        let mut result = edit::with_member("{}", ListKind::Tools.member(), &tools);
+        let mut result = "{}".to_owned();
         if let Some(next) = page.next_cursor() {
             result = edit::with_member(&result, "nextCursor", &next);
         }
@@ -173,7 +175,8 @@ impl ClientSession {
             result = edit::with_member(&result, "ttlMs", &ttl_ms.to_string());
             result = edit::with_member(&result, "cacheScope", r#""private""#);
         }
-        Reply::Result(result)
+        // The long one last: what is added behind it would have it read.
+        Reply::Result(edit::with_member(&result, ListKind::Tools.member(), &tools))
     }
 
     /// Returns what all upstreams offer, as they said a moment ago or as they say now, and for how

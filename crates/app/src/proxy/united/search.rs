@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use riglm_domain::id::UpstreamName;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Message, RequestId};
 
 use super::ask::Behalf;
@@ -85,19 +86,24 @@ impl ClientSession {
             };
             called = (inner, Some(params));
         }
+        let row = self.caller.row(&self.shared.recorder).await;
+        let work_session = (self.caller)
+            .work_session(&self.shared, message.hints(), false, received_at)
+            .await;
+        let session = CallSession::of(work_session, row);
         let asking = Asking {
             caller: &self.caller,
             shared: &self.shared,
-            hints: message.hints(),
+            session,
             is_modern,
-            shown: self.listing(is_modern).current().await,
+            shown: self.listing(is_modern).current(session),
             received,
             received_at,
         };
         let arguments = RequestParams::read(called.1.as_deref()).arguments();
         let result = tools.answer(&asking, (called.0, arguments), offer).await;
         if let Some(member) = self.members().first() {
-            member.relay.review_list(is_modern).await;
+            member.relay.review_list(session, is_modern);
         }
         Reply::Result(result)
     }
