@@ -217,6 +217,7 @@ fn list_stores(storage: &Storage) -> ListStores {
         epochs: Arc::clone(&store) as _,
         overrides: Arc::clone(&store) as _,
         usage: Arc::clone(&store) as _,
+        activities: Arc::clone(&store) as _,
         changes: store,
     }
 }

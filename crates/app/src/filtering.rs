@@ -14,6 +14,7 @@ mod marks;
 mod options;
 mod policy;
 mod rendering;
+mod retention;
 mod scope;
 mod sizes;
 mod steering;

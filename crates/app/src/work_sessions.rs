@@ -61,10 +61,22 @@ pub struct WorkRequest<'a> {
     pub hints: &'a RequestHints,
     /// The session of the transport.
     pub connection: SessionId,
-    /// It is a call of a tool.
-    pub is_call: bool,
+    /// What it wants.
+    pub kind: RequestKind,
     /// When it was received.
     pub now: Timestamp,
+}
+
+/// What a request wants, as far as that matters to its work session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// To call a tool.
+    Call,
+    /// To search for tools, or to say what is being done. The store has searches by their moment
+    /// alone, so it is told at once that the work session goes on.
+    Search,
+    /// A list of tools.
+    List,
 }
 
 /// The work sessions that are going on.
@@ -125,7 +137,7 @@ impl WorkSessions {
             let mut state = self.state();
             let place = self.place(&mut state, request);
             if let Some(lane) = state.lanes.going_on(place.key, now, place.idle_gap) {
-                let (id, is_due) = lane.active(now);
+                let (id, is_due) = lane.active(now, request.kind);
                 drop(state);
                 if is_due {
                     self.tell(place);
@@ -148,7 +160,7 @@ impl WorkSessions {
             && let Some(lane) = state.lanes.going_on(place.key, now, place.idle_gap)
         {
             // Another request was first.
-            return lane.active(now).0;
+            return lane.active(now, request.kind).0;
         }
         let lane = match known {
             Some(known) => Lane::known(known, now),
@@ -198,7 +210,12 @@ impl WorkSessions {
             let key = self.keys.window(&client, number);
             lanes.goes_on(key, request.now, idle_gap)
         };
-        let number = windows.place(request.connection, request.is_call, request.now, goes_on);
+        let number = windows.place(
+            request.connection,
+            request.kind == RequestKind::Call,
+            request.now,
+            goes_on,
+        );
         let key = self.keys.window(&client, number);
         traced(state, client, request, Place { key, idle_gap })
     }

@@ -12,7 +12,7 @@ use riglm_domain::listing::ListPolicyName;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool_override::ToolOverride;
 use riglm_ports::analytics::{
-    ChangeFeed, ListEpochRepository, OverrideRepository, UsageRepository,
+    ChangeFeed, ListActivityRepository, ListEpochRepository, OverrideRepository, UsageRepository,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::token_counter::TokenCounter;
@@ -42,6 +42,8 @@ pub struct ListStores {
     pub overrides: Arc<dyn OverrideRepository>,
     /// How often tools were called.
     pub usage: Arc<dyn UsageRepository>,
+    /// What work sessions called.
+    pub activities: Arc<dyn ListActivityRepository>,
     /// What changed.
     pub changes: Arc<dyn ChangeFeed>,
 }
@@ -124,6 +126,7 @@ impl Lists {
             return shown;
         }
         let _deciding = scope.deciding.lock().await;
+        self.recall(&scope, ask).await;
         let overrides = self.overrides.load_full();
         let marks = marks(self.options(ask), &overrides, ask, offer.tools());
         self.warn_of_pins(ask, offer);

@@ -1,6 +1,7 @@
 //! From an epoch to what a client sees.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
@@ -45,6 +46,8 @@ pub struct ShownList {
     pub(super) offer: Arc<Offer>,
     pub(super) revision: u64,
     positions: Vec<usize>,
+    /// A hash of them.
+    order: u64,
     /// The same, ascending.
     ascending: Vec<usize>,
     loaded_at_once: HashSet<usize>,
@@ -56,6 +59,12 @@ impl ShownList {
     #[must_use]
     pub fn positions(&self) -> &[usize] {
         &self.positions
+    }
+
+    /// Returns a hash of the positions in their order, the same in every process.
+    #[must_use]
+    pub fn order(&self) -> u64 {
+        self.order
     }
 
     /// Returns the offer that it shows tools of.
@@ -151,6 +160,12 @@ impl ShownList {
         }
         text.into()
     }
+}
+
+fn hash_of(positions: &[usize]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    positions.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What a list is made of besides its epoch.
@@ -250,6 +265,7 @@ pub(super) fn render(
         pool,
         offer: Arc::clone(offer),
         revision,
+        order: hash_of(&positions),
         ascending,
         positions,
         loaded_at_once,

@@ -16,7 +16,7 @@ use super::rendering::ShownList;
 /// read again from the store when they come back.
 const MAX_SCOPES: usize = 10_000;
 /// The most tools that are remembered as used.
-const MAX_USED: usize = 256;
+pub(super) const MAX_USED: usize = 256;
 
 /// Who shares a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +69,8 @@ pub(super) struct State {
     pub(super) known: Option<Arc<ToolSet>>,
     /// The store was asked which epoch holds.
     pub(super) is_read: bool,
+    /// The store was asked what was called before.
+    pub(super) is_recalled: bool,
     /// When an epoch began last because there were other tools.
     pub(super) catalog_changed_at: Option<Timestamp>,
     /// When tools that are new are looked at, which came too soon after others.
@@ -99,6 +101,19 @@ impl State {
         let epoch = Arc::new(epoch);
         self.epoch = Some(Arc::clone(&epoch));
         epoch
+    }
+
+    /// Notes which tools were called before, the last one at the end. What was called since is known.
+    pub(super) fn recall(&mut self, before: impl Iterator<Item = (ToolRef, Timestamp)>) {
+        let since = std::mem::take(&mut self.used);
+        for (tool, at) in before {
+            self.note_use(&tool, at);
+        }
+        let is_since = |tool: &ToolRef| since.iter().any(|(known, _)| known == tool);
+        self.used.retain(|(tool, _)| !is_since(tool));
+        let n_over = (self.used.len() + since.len()).saturating_sub(MAX_USED);
+        self.used.drain(..n_over.min(self.used.len()));
+        self.used.extend(since);
     }
 
     /// Notes that a tool was called.

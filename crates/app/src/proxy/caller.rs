@@ -22,7 +22,7 @@ use super::visitor::Visitor;
 use crate::filtering::{ListAsk, Lists, ShownList};
 use crate::search::Offer;
 use crate::tracking::{Recorder, SessionDetails};
-use crate::work_sessions::WorkRequest;
+use crate::work_sessions::{RequestKind, WorkRequest};
 
 /// A client that asks for a list within this time after it was told of a change asks because of it.
 const RELISTS_WITHIN: Duration = Duration::from_secs(10);
@@ -344,7 +344,7 @@ impl Caller {
         &self,
         shared: &Shared,
         hints: &RequestHints,
-        is_call: bool,
+        kind: RequestKind,
         now: Timestamp,
     ) -> Option<WorkSessionId> {
         let work_sessions = shared.work_sessions.as_ref()?;
@@ -367,7 +367,7 @@ impl Caller {
             workspace: *self.workspace.get_or_init(roots),
             hints: hints_of_all.as_ref().unwrap_or(hints),
             connection,
-            is_call,
+            kind,
             now,
         };
         let work = work_sessions.resolve(&request).await;

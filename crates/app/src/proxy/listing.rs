@@ -157,7 +157,8 @@ impl Page {
         n: usize,
     ) -> Result<Self, &'static str> {
         let mut version = format!("{}-", shown.epoch);
-        for byte in shown.offer().id().iter().take(6) {
+        let order = shown.order().to_be_bytes();
+        for byte in shown.offer().id().iter().take(6).chain(&order[..4]) {
             let _ = write!(version, "{byte:02x}"); // Writing to a String cannot fail.
         }
         let n_all = shown.positions().len();

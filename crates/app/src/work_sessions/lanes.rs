@@ -8,6 +8,8 @@ use lru::LruCache;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::work_session::{IdleGap, WorkSession, WorkSessionKey};
 
+use super::RequestKind;
+
 /// The most keys that are remembered.
 const MAX_LANES: usize = 10_000;
 /// How often the store is told that a work session goes on.
@@ -43,10 +45,11 @@ impl Lane {
     }
 
     /// Notes a request. Returns the work session, and whether the store is to be told.
-    pub(super) fn active(&mut self, now: Timestamp) -> (WorkSessionId, bool) {
+    pub(super) fn active(&mut self, now: Timestamp, kind: RequestKind) -> (WorkSessionId, bool) {
         self.session.last_active_at = self.session.last_active_at.max(now);
         let since = Duration::try_from(now.duration_since(self.told_at));
-        let is_due = !self.is_telling && since.is_ok_and(|since| since >= TELL_EVERY);
+        let is_late = since.is_ok_and(|since| since >= TELL_EVERY);
+        let is_due = !self.is_telling && (is_late || kind == RequestKind::Search);
         (self.session.id, is_due)
     }
 }

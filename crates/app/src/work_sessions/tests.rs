@@ -75,7 +75,7 @@ impl Scene {
             workspace: None,
             hints,
             connection: session(connection),
-            is_call: true,
+            kind: RequestKind::Call,
             now: START + SignedDuration::from_secs(seconds),
         }
     }
@@ -275,6 +275,22 @@ async fn a_store_that_is_stuck_holds_nothing_up_and_is_told_later() {
     assert_eq!(stored.len(), 1);
     assert_eq!((stored[0].id, stored[0].started_at), (first, START));
     assert_eq!(stored[0].lasted(), Duration::from_secs(80));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_told_of_a_search_at_once_and_of_a_call_after_a_while() {
+    let scene = Scene::new();
+    scene.call(1, 0).await;
+    scene.call(1, 5).await;
+    settle().await;
+    assert_eq!(scene.stored().await[0].lasted(), Duration::ZERO);
+    let search = WorkRequest {
+        kind: RequestKind::Search,
+        ..scene.request(1, 9, RequestHints::none())
+    };
+    scene.work.resolve(&search).await;
+    settle().await;
+    assert_eq!(scene.stored().await[0].lasted(), Duration::from_secs(9));
 }
 
 #[tokio::test(start_paused = true)]

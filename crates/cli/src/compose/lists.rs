@@ -33,6 +33,7 @@ pub(super) fn filter_from(
             epochs: Arc::clone(&store) as _,
             overrides: Arc::clone(&store) as _,
             usage: Arc::clone(&store) as _,
+            activities: Arc::clone(&store) as _,
             changes: store,
         }
     });

@@ -3,13 +3,16 @@ use std::sync::atomic::AtomicBool;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
-use riglm_domain::id::{OverrideId, SessionId, UpstreamName};
-use riglm_domain::invocation::CallSession;
+use riglm_domain::id::{OverrideId, SessionId, UpstreamName, WorkSessionId};
+use riglm_domain::invocation::{CallSession, Invocation};
 use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::listing::ListBounds;
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::record::Record;
 use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope};
+use riglm_ports::analytics::RecordSink as _;
+use riglm_ports::contract::scene::{call, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
@@ -63,6 +66,7 @@ fn lists_with(
         epochs: store.clone(),
         overrides: store.clone(),
         usage: store.clone(),
+        activities: store.clone(),
         changes: store.clone(),
     });
     Lists::new(ListsParts {
@@ -88,7 +92,7 @@ fn lists(store: Option<&Arc<MemoryStore>>, usual: &[usize]) -> Lists {
     lists_with(store, usual, ListOptions::default(), &Arc::default())
 }
 
-fn session(n: u8) -> CallSession {
+fn over(n: u8) -> CallSession {
     CallSession::Connection(SessionId::new(NOW, [n; 10]))
 }
 
@@ -100,7 +104,7 @@ fn ask(principal: &Principal, n: u8) -> ListAsk<'_> {
         profile: None,
         is_modern: false,
         relists: false,
-        session: session(n),
+        session: over(n),
         intent: None,
         now: NOW,
     }
@@ -138,12 +142,12 @@ async fn a_profile_has_lists_of_its_own() {
         };
         let narrow = ListAsk {
             profile: Some("narrow"),
-            session: session(2),
+            session: over(2),
             ..plain
         };
         let unknown = ListAsk {
             profile: Some("unknown"),
-            session: session(3),
+            session: over(3),
             ..plain
         };
         let shown = listed(&plain).await;
@@ -407,6 +411,12 @@ async fn an_override_holds_at_once_and_until_it_ends() {
     lists.revision.fetch_add(1, Ordering::SeqCst);
     let after = lists.list(&ask(&local, 1), &offer).await;
     assert_eq!(numbers(&after), numbers(&before));
+    // A cursor of the one list leads nowhere in the other.
+    assert_eq!(
+        (during.epoch, after.order()),
+        (before.epoch, before.order())
+    );
+    assert_ne!(during.order(), before.order());
 }
 
 #[tokio::test]
@@ -438,6 +448,38 @@ async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
     let shown = lists.list(&asking, &offer).await;
     assert!(shown.shows(&tool(hidden)));
     assert!(shown.positions().len() <= ListBounds::default().max_tools);
+}
+
+#[tokio::test]
+async fn what_a_work_session_used_stays_over_a_restart() {
+    let local = Principal::local();
+    let store = Arc::new(MemoryStore::default());
+    let work = WorkSessionId::new(NOW, [4; 10]);
+    let before = session(run(1), 1);
+    let call = Invocation {
+        work_session: Some(work),
+        upstream: tool(50).upstream,
+        tool: tool(50).tool,
+        ..call(before.id, 2)
+    };
+    let records = [Record::SessionOpened(before), Record::CallOpened(call)];
+    store.apply(&records).await.unwrap();
+    let options = ListOptions {
+        policy: Some(ListPolicyName::Conformal),
+        ..ListOptions::default()
+    };
+    let lists = lists_with(Some(&store), &[3, 7, 11], options, &Arc::default());
+    let offer = offered(0..N);
+    let elsewhere = lists.list(&ask(&local, 1), &offer).await;
+    assert!(!elsewhere.shows(&tool(50)));
+    let goes_on = ListAsk {
+        session: CallSession::Work(work),
+        ..ask(&local, 2)
+    };
+    for used in 51..55 {
+        assert!(lists.list(&goes_on, &offer).await.shows(&tool(50)));
+        lists.called(&goes_on, &tool(used));
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use super::recorded_names::recorded_tool;
 use super::rounds::LogicalCall;
 use crate::search::ToolCalled;
 use crate::tracking::CallDetails;
+use crate::work_sessions::RequestKind;
 
 impl Relay {
     /// Opens the row of a tool call.
@@ -42,7 +43,7 @@ impl Relay {
             tool: tool.clone(),
         };
         let work_session = (self.caller)
-            .work_session(&self.shared, message.hints(), true, started_at)
+            .work_session(&self.shared, message.hints(), RequestKind::Call, started_at)
             .await;
         let together = CallSession::of(work_session, session);
         let is_modern = params.protocol_meta().is_some();

@@ -20,6 +20,7 @@ use super::recorded_names::{recorded_target, without_secrets};
 use super::search::alone;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::shared::stopping;
+use crate::work_sessions::RequestKind;
 
 /// What is played back for a client that sent it in a batch.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -182,9 +183,9 @@ impl Relay {
             }
             "tools/list" if !self.is_united() => {
                 let hints = message.hints();
-                let work = self
-                    .caller
-                    .work_session(&self.shared, hints, false, started_at);
+                let work =
+                    self.caller
+                        .work_session(&self.shared, hints, RequestKind::List, started_at);
                 work.await;
             }
             "logging/setLevel" if !message.is_batch() => {

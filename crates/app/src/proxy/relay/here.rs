@@ -15,6 +15,7 @@ use super::params::RequestParams;
 use super::search::Search;
 use crate::filtering::Lists;
 use crate::proxy::search_tool::{OwnTool, SearchTool};
+use crate::work_sessions::RequestKind;
 
 /// A request that is answered here.
 pub(super) struct Here {
@@ -81,7 +82,8 @@ impl Relay {
             }
             Answer::List(lists) => {
                 let hints = message.hints();
-                let work = (self.caller).work_session(&self.shared, hints, false, at_by_clock);
+                let work =
+                    (self.caller).work_session(&self.shared, hints, RequestKind::List, at_by_clock);
                 let request = ListRequest {
                     id,
                     work_session: work.await,

@@ -20,6 +20,7 @@ use super::params::RequestParams;
 use super::pending::{Pending, Purpose};
 use crate::proxy::listing::Listing;
 use crate::proxy::search_tool::{Asking, OwnTool, SearchTool, Unwrapped, failure};
+use crate::work_sessions::RequestKind;
 
 /// A call of a tool of the proxy itself.
 #[derive(Debug)]
@@ -155,7 +156,7 @@ impl Relay {
         let row = self.row().await;
         let (hints, now) = (search.message.hints(), search.received_at);
         let work_session = (self.caller)
-            .work_session(&self.shared, hints, false, now)
+            .work_session(&self.shared, hints, RequestKind::Search, now)
             .await;
         let session = CallSession::of(work_session, row);
         let asking = Asking {

@@ -29,6 +29,7 @@ use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
 use crate::proxy::upstream_set::Unavailable;
 use crate::search::Offer;
+use crate::work_sessions::RequestKind;
 
 /// How long an upstream is waited for that could not be reached the last time. Somebody looks
 /// whether it is back.
@@ -81,7 +82,9 @@ impl ClientSession {
         if kind == ListKind::Tools {
             let now = self.shared.recorder.now();
             let hints = message.hints();
-            let work = self.caller.work_session(&self.shared, hints, false, now);
+            let work = self
+                .caller
+                .work_session(&self.shared, hints, RequestKind::List, now);
             work.await;
         }
         let found = match cursor {
@@ -147,7 +150,7 @@ impl ClientSession {
         let row = self.caller.row(&self.shared.recorder).await;
         let (hints, now) = (message.hints(), self.shared.recorder.now());
         let work_session = (self.caller)
-            .work_session(&self.shared, hints, false, now)
+            .work_session(&self.shared, hints, RequestKind::List, now)
             .await;
         let session = CallSession::of(work_session, row);
         let shown = listing.choose(lists, (row, session), &offer).await;

@@ -22,6 +22,7 @@ use crate::proxy::search_tool::{
 };
 use crate::proxy::session::ClientSession;
 use crate::search::{Offer, ServerText};
+use crate::work_sessions::RequestKind;
 
 impl ClientSession {
     /// Returns the tool of the proxy itself that a call with these parameters is one of.
@@ -88,7 +89,12 @@ impl ClientSession {
         }
         let row = self.caller.row(&self.shared.recorder).await;
         let work_session = (self.caller)
-            .work_session(&self.shared, message.hints(), false, received_at)
+            .work_session(
+                &self.shared,
+                message.hints(),
+                RequestKind::Search,
+                received_at,
+            )
             .await;
         let session = CallSession::of(work_session, row);
         let asking = Asking {
