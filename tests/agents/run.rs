@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) kind: Kind,
     /// The policy; `None` for that of the kind of client.
     pub(crate) policy: Option<ListPolicyName>,
+    /// The most tokens of a list, held however little is known.
+    pub(crate) token_budget: Option<u64>,
     /// Whether it says what it was asked for before its first list.
     pub(crate) with_query: bool,
     /// How many tokens the definition of a tool has at least.
@@ -41,6 +43,7 @@ pub(crate) async fn run(stream: &Stream, plan: Plan) -> Totals {
     let all_tokens = tokens_of_all(&servers).await;
     let options = StageOptions {
         policy: plan.policy,
+        token_budget: plan.token_budget,
         ..StageOptions::default()
     };
     let clock = Arc::new(ManualClock::default());

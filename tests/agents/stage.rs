@@ -22,8 +22,8 @@ use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
 use riglm_domain::admission::Admission;
 use riglm_domain::id::RunId;
-use riglm_domain::listing::ListPolicyName;
-use riglm_domain::prediction::NamePattern;
+use riglm_domain::listing::{ListBounds, ListPolicyName};
+use riglm_domain::prediction::{Bands, NamePattern};
 use riglm_ports::authenticator::Unauthenticated;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::ManualClock;
@@ -41,6 +41,8 @@ const SETTLED: Duration = Duration::from_secs(20);
 pub(crate) struct StageOptions {
     /// The policy of all clients; `None` for that of their class.
     pub(crate) policy: Option<ListPolicyName>,
+    /// The most tokens of a list. With one, lists hold it however little is known of a session.
+    pub(crate) token_budget: Option<u64>,
     /// Tools that are never shown.
     pub(crate) bans: Vec<NamePattern>,
     /// How names of several servers are kept apart.
@@ -53,6 +55,7 @@ impl Default for StageOptions {
     fn default() -> Self {
         Self {
             policy: None,
+            token_budget: None,
             bans: Vec::new(),
             // Names of recorded tools are those that their agents saw.
             naming: Naming::Collision,
@@ -97,7 +100,7 @@ impl Stage {
             run,
             RecorderOptions::default(),
         );
-        let (next_tools, learning) = learning(&storage, &time);
+        let (next_tools, learning) = learning(&storage, &time, options);
         let work_sessions = WorkSessions::new(
             Some(Arc::new(storage.store.clone())),
             riglm_adapters_storage::keyed_hasher(data_dir).expect("a key"),
@@ -186,11 +189,22 @@ impl Stage {
     }
 }
 
-fn learning(storage: &Arc<Storage>, clock: &Arc<dyn Clock>) -> (Arc<NextTools>, LearningTask) {
+fn learning(
+    storage: &Arc<Storage>,
+    clock: &Arc<dyn Clock>,
+    options: &StageOptions,
+) -> (Arc<NextTools>, LearningTask) {
     let config = PredictionConfig::default();
+    let bands = config.bands();
     let options = NextToolsOptions {
         measure: config.confidence,
-        bands: config.bands(),
+        bands: match options.token_budget {
+            None => bands,
+            Some(_) => Bands {
+                show_all_below: 0.0,
+                ..bands
+            },
+        },
     };
     let next_tools = Arc::new(NextTools::new(predictor_from(&config), options));
     let store = Arc::new(storage.store.clone());
@@ -233,6 +247,10 @@ fn list_options(options: &StageOptions) -> ListOptions {
     });
     ListOptions {
         policy: options.policy,
+        bounds: ListBounds {
+            token_budget: options.token_budget,
+            ..ListBounds::default()
+        },
         bans: options.bans.clone(),
         clients: clients.collect(),
         ..ListOptions::default()

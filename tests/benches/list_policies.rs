@@ -5,8 +5,8 @@
 //! [--sessions N] [--query]`
 //!
 //! `DIR` has streams in the form that `riglm replay` reads, `NAME.catalog.json` with `NAME.jsonl`;
-//! `--streams` names those to take. `--kinds` are some of `re-lists`, `conformal`, `never`, `hints`
-//! and `per-call`. `--sessions` takes only the first ones of each stream. With `--query` agents say
+//! `--streams` names those to take. `--kinds` are some of `re-lists`, `conformal`, `never`, `budget`,
+//! `hints` and `per-call`. `--sessions` takes only the first ones of each stream. With `--query` agents say
 //! what they were asked for.
 #![expect(
     clippy::panic,
@@ -32,13 +32,23 @@ use riglm_tests::streams::streams_in;
 /// How many tokens a definition has.
 const TOOL_TOKENS: u32 = 200;
 
-/// The rows of a stream, by the names under which they are asked for.
-const ROWS: [(&str, Kind, Option<ListPolicyName>); 5] = [
-    ("re-lists", Kind::Relists, None),
-    ("conformal", Kind::Relists, Some(ListPolicyName::Conformal)),
-    ("never", Kind::NeverRelists, None),
-    ("hints", Kind::OnDemand, None),
-    ("per-call", Kind::PerCall, None),
+/// How many tokens lists have at most in the row `budget`: ten tools.
+const BUDGET: u64 = 10 * TOOL_TOKENS as u64;
+
+/// The rows of a stream, by the names under which they are asked for: who works, the policy, and
+/// the budget of the lists.
+const ROWS: [(&str, Kind, Option<ListPolicyName>, Option<u64>); 6] = [
+    ("re-lists", Kind::Relists, None, None),
+    (
+        "conformal",
+        Kind::Relists,
+        Some(ListPolicyName::Conformal),
+        None,
+    ),
+    ("never", Kind::NeverRelists, None, None),
+    ("budget", Kind::NeverRelists, None, Some(BUDGET)),
+    ("hints", Kind::OnDemand, None, None),
+    ("per-call", Kind::PerCall, None, None),
 ];
 
 #[derive(Debug, Default)]
@@ -67,7 +77,11 @@ async fn main() {
             Some(n) => stream.first(n),
             None => stream,
         };
-        let simulated = [SimulatedPolicy::Epoch, SimulatedPolicy::Conformal(95)];
+        let simulated = [
+            SimulatedPolicy::Epoch,
+            SimulatedPolicy::StaticInline,
+            SimulatedPolicy::Conformal(95),
+        ];
         let simulated = replayed(
             &stream,
             &simulated,
@@ -78,42 +92,43 @@ async fn main() {
         .await;
         for (policy, metrics) in &simulated {
             println!("{}", row_of_replay(&stream, *policy, metrics));
+            let agent = ["replay", &policy.to_string()];
+            parts.push(fifths(&stream, agent, metrics.searches_by_fifth));
         }
         let rows = ROWS.iter().filter(|(name, ..)| {
             arguments.kinds.is_empty() || arguments.kinds.iter().any(|kind| kind == name)
         });
         // They take turns on the processor, and each waits most of its time.
-        let runs = rows.map(|(_, kind, policy)| {
-            let (stream, kind, policy, with_query) =
-                (stream.clone(), *kind, *policy, arguments.with_query);
+        let runs = rows.map(|(_, kind, policy, token_budget)| {
+            let (stream, kind, policy, token_budget, with_query) = (
+                stream.clone(),
+                *kind,
+                *policy,
+                *token_budget,
+                arguments.with_query,
+            );
             tokio::spawn(async move {
                 let plan = Plan {
                     kind,
                     policy,
+                    token_budget,
                     with_query,
                     tool_tokens: TOOL_TOKENS.into(),
                 };
-                (kind, policy, run(&stream, plan).await)
+                let totals = run(&stream, plan).await;
+                (kind, name_of(&plan), totals)
             })
         });
         let runs: Vec<_> = runs.collect();
         let mut mean_list = None;
         for measured in runs {
             let (kind, policy, totals) = measured.await.expect("an agent gets to its end");
-            if kind == Kind::NeverRelists {
+            if policy == "epoch" && kind == Kind::NeverRelists {
                 mean_list = Some(as_count(totals.mean_list().ceil()));
             }
             println!("{}", row(&stream, kind, policy, &totals));
-            let by_part = totals
-                .searches_by_part()
-                .map(|searches| format!("{searches:.2}"));
-            parts.push(format!(
-                "| {} | {} | {} | {} |",
-                stream.name,
-                kind.as_str(),
-                name_of(policy, kind),
-                by_part.join(" | ")
-            ));
+            let agent = [kind.as_str(), policy];
+            parts.push(fifths(&stream, agent, totals.searches_by_part()));
         }
         if let Some(n_shown) = mean_list {
             let covered = 100.0 * most_frequent(&stream, n_shown);
@@ -131,6 +146,12 @@ async fn main() {
     }
 }
 
+fn fifths(stream: &Stream, [agent, policy]: [&str; 2], searches: [f64; 5]) -> String {
+    let searches = searches.map(|searches| format!("{searches:.2}"));
+    let searches = searches.join(" | ");
+    format!("| {} | {agent} | {policy} | {searches} |", stream.name)
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -140,8 +161,9 @@ fn as_count(n: f64) -> usize {
     n as usize
 }
 
-fn name_of(policy: Option<ListPolicyName>, kind: Kind) -> &'static str {
-    match (policy, kind) {
+fn name_of(plan: &Plan) -> &'static str {
+    match (plan.policy, plan.kind) {
+        _ if plan.token_budget.is_some() => "epoch, budget",
         (Some(policy), _) => policy.as_str(),
         (None, Kind::Relists) => "append",
         (None, Kind::OnDemand) => "hints",
@@ -149,13 +171,13 @@ fn name_of(policy: Option<ListPolicyName>, kind: Kind) -> &'static str {
     }
 }
 
-fn row(stream: &Stream, kind: Kind, policy: Option<ListPolicyName>, totals: &Totals) -> String {
+fn row(stream: &Stream, kind: Kind, policy: &str, totals: &Totals) -> String {
     let all = &totals.all;
     format!(
         "| {} | {} | {} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} | {:.1} | {:.3} | {:.1} | {:.3} | {} |",
         stream.name,
         kind.as_str(),
-        name_of(policy, kind),
+        policy,
         100.0 * totals.coverage(),
         100.0 * totals.first_use_coverage(),
         totals.per_session(all.n_searches),

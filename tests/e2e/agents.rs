@@ -104,6 +104,7 @@ async fn worked(stream: &Stream, kind: Kind, tool_tokens: u64) -> Totals {
     let plan = Plan {
         kind,
         policy: None,
+        token_budget: None,
         with_query: false,
         tool_tokens,
     };
@@ -159,6 +160,7 @@ async fn an_agent_that_asks_again_has_lists_that_follow_its_calls() {
     let plan = Plan {
         kind: Kind::Relists,
         policy: Some(ListPolicyName::Conformal),
+        token_budget: None,
         with_query: false,
         tool_tokens: 200,
     };

@@ -95,6 +95,16 @@ async fn each_address_has_the_lists_of_its_profile() {
         let found = profiles.iter().filter(|profile| **profile == name);
         assert_eq!(found.count(), n, "{name} in {profiles:?}");
     }
+    let few = sessions.iter().find(|session| session["profile"] == "few");
+    let id = few.unwrap()["id"].as_str().unwrap();
+    let lists = rows(data.path(), &["lists", "--session", id, "--json"]).await;
+    let selected = lists[0]["selected"].as_array().map(Vec::len);
+    let removed = lists[0]["removed"].as_array().map(Vec::len);
+    assert_eq!((selected, removed), (Some(10), Some(2)), "{lists:?}");
+    assert_eq!(
+        (&lists[0]["policy"], &lists[0]["mode"]),
+        (&"allowlist".into(), &"names".into())
+    );
     // What one client does at several addresses is work of several kinds.
     let calls = rows(data.path(), &["calls", "--json"]).await;
     let work: std::collections::BTreeSet<&str> = calls

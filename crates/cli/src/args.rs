@@ -185,10 +185,13 @@ pub struct ListsArgs {
     /// Where the store is.
     #[command(flatten)]
     pub store: StoreArgs,
+    /// Show each list that this session was shown, and how it was chosen, instead
+    #[arg(long, value_name = "ID", conflicts_with = "days")]
+    pub session: Option<SessionId>,
     /// Only sessions that started in the last so many days
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// The most sessions to look at; the newest ones are
+    /// The most sessions to look at, or lists of one; the newest ones are
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }

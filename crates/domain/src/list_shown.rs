@@ -1,5 +1,7 @@
 //! Lists of tools as clients saw them under a policy.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -67,6 +69,30 @@ pub struct ListShown {
     /// How the tools were chosen and what that came to; `None` in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<SelectionDetails>,
+}
+
+impl ListShown {
+    /// Returns the tools that were shown beside those of the default pool, in the order of the list;
+    /// `None` where the pool is not known.
+    #[must_use]
+    pub fn added_to_pool(&self) -> Option<Vec<&ToolRef>> {
+        let pool = &self.selection.as_ref()?.pool;
+        Some(difference(&self.tools, pool))
+    }
+
+    /// Returns the tools of the default pool that were not shown, in its order; `None` where the pool
+    /// is not known.
+    #[must_use]
+    pub fn removed_from_pool(&self) -> Option<Vec<&ToolRef>> {
+        let pool = &self.selection.as_ref()?.pool;
+        Some(difference(pool, &self.tools))
+    }
+}
+
+fn difference<'a>(of: &'a ToolSet, without: &ToolSet) -> Vec<&'a ToolRef> {
+    let without: HashSet<&ToolRef> = without.tools().iter().collect();
+    let left = of.tools().iter().filter(|tool| !without.contains(tool));
+    left.collect()
 }
 
 /// How the tools of a list were chosen, and what the list came to.

@@ -37,7 +37,7 @@ fn main() {
     };
     let n_blocks = value_of("--blocks").map_or(BLOCKS, |text| text.parse().expect("a number"));
     let program = value_of("--riglm").map_or_else(process::riglm_program, PathBuf::from);
-    let upstream = upstream::start();
+    let upstream = upstream::start(100);
     let data = tempfile::tempdir().expect("a temporary directory");
     let start = |mode: &str| start(&program, upstream, &data.path().join(mode), mode);
     let (off, on) = (start("off"), start("best_effort"));
@@ -65,7 +65,7 @@ fn main() {
 }
 
 fn start(program: &Path, upstream: std::net::SocketAddr, data_dir: &Path, mode: &str) -> Process {
-    let mut command = process::serve(program, upstream, data_dir);
+    let mut command = process::serve(program, upstream, data_dir, "none");
     Process::start(command.env("RIGLM__RECORDING__MODE", mode))
 }
 

@@ -1,4 +1,6 @@
-//! `riglm lists`: what lists of tools cost and saved.
+//! `riglm lists`: what lists of tools cost and saved, and how they were chosen.
+
+mod shown;
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
@@ -7,6 +9,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::list_accounts::{RecentLists, recent_lists};
 use riglm_domain::economics::CostModel;
 use riglm_domain::list_account::{ASSUMPTIONS, PolicySummary};
+use riglm_ports::analytics::ListShownRepository as _;
 use riglm_ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +21,16 @@ use crate::output::{note, print};
 /// Prints what the lists of the last days came to.
 pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    if let Some(session) = arguments.session {
+        let lists = store.lists_shown(session, arguments.limit).await?;
+        let text = if arguments.store.json {
+            let json = shown::as_json(&lists);
+            serde_json::to_string(&json).context("failed to write lists as JSON")?
+        } else {
+            shown::as_table(&lists)
+        };
+        return Ok(print(&text)?);
+    }
     let age = SignedDuration::from_hours(24 * i64::from(arguments.days));
     let since = (SystemClock.now().checked_sub(age)).unwrap_or(Timestamp::MIN);
     let prices = CostModel::default();
