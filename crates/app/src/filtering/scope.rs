@@ -79,6 +79,8 @@ pub(super) struct State {
     pub(super) used: Vec<(ToolRef, Timestamp)>,
     /// How often tools were called.
     pub(super) n_calls: u64,
+    /// What the last search found and the list left out, until the next call.
+    pub(super) sought: Vec<ToolRef>,
     /// Tools to be added at the end of the list when it is asked for next.
     pub(super) added: Vec<ToolRef>,
     /// The list of the policy that steers it, and the offer whose positions it has.

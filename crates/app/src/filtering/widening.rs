@@ -21,19 +21,35 @@ impl Lists {
     pub fn called(&self, ask: &ListAsk<'_>, tool: &ToolRef) -> Option<Arc<ShownList>> {
         let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
-        let shown = {
+        let (shown, was_sought) = {
             let mut state = scope.state();
             state.note_use(tool, ask.now);
-            state.shown.clone()
+            let sought = std::mem::take(&mut state.sought);
+            (state.shown.clone(), sought.contains(tool))
         };
         if policy == ListPolicyName::Conformal
             && let Some(shown) = &shown
         {
-            let missed = !shown.shows(tool);
+            // A tool that had to be searched for was missed, although the search put it in the list.
+            let missed = was_sought || !shown.shows(tool);
             let n_tools = shown.offer().tools().len();
             self.threshold(ask, n_tools, |threshold| threshold.learn(missed));
         }
         shown
+    }
+
+    /// Notes what a search found: the call that follows tells what it was for.
+    pub fn searched<'a>(&self, ask: &ListAsk<'_>, found: impl IntoIterator<Item = &'a ToolRef>) {
+        if self.policy(ask) != ListPolicyName::Conformal {
+            return;
+        }
+        let scope = self.scopes.get(ask.scope(ListPolicyName::Conformal));
+        let mut state = scope.state();
+        let Some(shown) = state.shown.clone() else {
+            return;
+        };
+        let hidden = found.into_iter().filter(|tool| shown.hides(tool));
+        state.sought = hidden.cloned().collect();
     }
 
     /// Returns whether the list for who asks may change within an epoch.

@@ -451,6 +451,41 @@ async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
 }
 
 #[tokio::test]
+async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_then() {
+    let local = Principal::local();
+    let options = ListOptions {
+        policy: Some(ListPolicyName::Conformal),
+        ..ListOptions::default()
+    };
+    let offer = offered(0..N);
+    let asking = ask(&local, 1);
+    let threshold = async |was_searched: bool| {
+        let lists = lists_with(None, &[3, 7, 11], options.clone(), &Arc::default());
+        let shown = lists.list(&asking, &offer).await;
+        let found = [tool(50), tool(3)];
+        assert!(shown.hides(&found[0]) && shown.shows(&found[1]));
+        if was_searched {
+            lists.searched(&asking, &found);
+        }
+        // What the search found is listed, for example because it is likely now.
+        lists
+            .scopes
+            .get(asking.scope(ListPolicyName::Conformal))
+            .state()
+            .note_use(&found[0], NOW);
+        let shown = lists.list(&asking, &offer).await;
+        assert!(shown.shows(&found[0]));
+        lists.called(&asking, &found[0]);
+        let after_one = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
+        lists.called(&asking, &found[0]);
+        let after_two = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
+        assert!(after_two < after_one, "another call of it is no miss");
+        after_one
+    };
+    assert!(threshold(true).await > threshold(false).await);
+}
+
+#[tokio::test]
 async fn what_a_work_session_used_stays_over_a_restart() {
     let local = Principal::local();
     let store = Arc::new(MemoryStore::default());

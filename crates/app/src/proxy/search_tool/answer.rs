@@ -94,7 +94,21 @@ impl SearchTool {
         let context = recorder.searched(details).await;
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
-        search.found(named.chain(&reply.predicted), context, Instant::now());
+        search.found(
+            named.clone().chain(&reply.predicted),
+            context,
+            Instant::now(),
+        );
+        if let Some(lists) = asking.shared.filter.lists() {
+            let client = asking.caller.client_name();
+            let ask = (asking.caller).list_ask(
+                &client,
+                asking.session,
+                asking.is_modern,
+                asking.received_at,
+            );
+            lists.searched(&ask, named);
+        }
         result(asking, &reply.text, Some(&reply.structured))
     }
 }
