@@ -176,6 +176,12 @@ impl Lists {
         shown
     }
 
+    /// Returns how often operators decided something about lists.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
     /// Notes that clients of this name ask for their list again when they are told of a change.
     pub fn note_relisting(&self, client: &str) {
         let mut known = self

@@ -61,6 +61,12 @@ impl ShownList {
         &self.positions
     }
 
+    /// Returns how often the operator had decided something when the list was chosen.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// Returns a hash of the positions in their order, the same in every process.
     #[must_use]
     pub fn order(&self) -> u64 {

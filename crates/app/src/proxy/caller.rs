@@ -69,6 +69,9 @@ struct LastList {
     told_at: Option<Instant>,
     offer: Option<[u8; 32]>,
     shown: Option<Arc<ShownList>>,
+    /// The list of which the client was told that it is over: what the operator had decided by then,
+    /// and its epoch.
+    told_of: Option<(u64, u64)>,
 }
 
 impl ListingState {
@@ -284,6 +287,22 @@ impl Caller {
         let is_same = (listing.shown.as_ref()).is_some_and(|last| last.is_same_as(shown));
         listing.shown = Some(Arc::clone(shown));
         !is_same
+    }
+
+    /// Returns whether the client is to be told to ask for its list again: the time of what it was
+    /// shown last is over, or the operator decided something since. `revision` counts what the
+    /// operator decided. True once for each such list.
+    pub(super) fn is_due_again(&self, revision: u64, now: Timestamp) -> bool {
+        let mut listing = self.listing.state();
+        let Some(shown) = &listing.shown else {
+            return false;
+        };
+        let is_over = shown.until.is_some_and(|until| now >= until);
+        if !is_over && shown.revision() == revision {
+            return false;
+        }
+        let this = Some((revision, shown.epoch));
+        std::mem::replace(&mut listing.told_of, this) != this
     }
 
     /// Returns whether somebody looks already whether the list changed; if not, the caller does.

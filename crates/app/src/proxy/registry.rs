@@ -195,6 +195,8 @@ impl Proxy {
             sessions.values().cloned().collect()
         };
         self.make_places(&sessions, now);
+        let lists = self.shared.filter.lists();
+        let lists = lists.map(|lists| (lists.revision(), self.shared.recorder.now()));
         for session in sessions {
             if session.is_idle(now) {
                 tokio::spawn(async move {
@@ -204,6 +206,9 @@ impl Proxy {
                 continue;
             }
             session.sweep(now);
+            if let Some((revision, by_clock)) = lists {
+                session.tell_of_other_list(revision, by_clock);
+            }
         }
     }
 

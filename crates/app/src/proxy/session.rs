@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use riglm_domain::edit;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Message, RequestId};
@@ -288,6 +289,21 @@ impl ClientSession {
             if silent_for.is_some_and(|for_| for_ >= idle_timeout) && self.caller.is_set_up() {
                 relay.reap(now);
             }
+        }
+    }
+
+    /// Tells the client that its list of tools is another one, where the operator decided something
+    /// since it was shown or its time is over.
+    pub(super) fn tell_of_other_list(self: &Arc<Self>, revision: u64, now: Timestamp) {
+        if self.is_closed() || !self.caller.is_due_again(revision, now) {
+            return;
+        }
+        if self.is_united() {
+            return self.tools_changed();
+        }
+        if let Some(only) = self.members.load().first() {
+            let relay = Arc::clone(&only.relay);
+            tokio::spawn(async move { relay.tell_of_other_list().await });
         }
     }
 

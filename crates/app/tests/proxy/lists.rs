@@ -3,18 +3,25 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use riglm_app::clock::SystemClock;
-use riglm_app::filtering::{ListFilter, ListOptions, Lists, ListsParts, Pool};
+use riglm_app::filtering::{ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool};
 use riglm_app::limits::Limits;
+use riglm_domain::audit::AuditEntry;
+use riglm_domain::id::{AuditId, OverrideId};
 use riglm_domain::invocation::{Invocation, ToolSource};
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_domain::message::Message;
 use riglm_domain::prediction::NamePattern;
+use riglm_domain::principal::Principal;
 use riglm_domain::record::Record;
-use riglm_ports::fake::WordCounter;
+use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_ports::analytics::OverrideRepository as _;
+use riglm_ports::clock::Clock as _;
+use riglm_ports::fake::{MemoryStore, WordCounter};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::scene::{Scene, Setup};
 
@@ -349,4 +356,118 @@ async fn several_requests_at_once_ask_the_server_once() {
     });
     futures_util::future::join_all(exchanges).await;
     assert_eq!(n_lists_asked(&scene), 1);
+}
+
+/// Makes an operator's decision, and waits until the proxy noticed.
+async fn exclude(store: &MemoryStore, lists: &Lists, tool: &str) {
+    let (at, before) = (SystemClock.now(), lists.revision());
+    let decided = ToolOverride {
+        id: OverrideId::new(at, [1; 10]),
+        tool: tool.into(),
+        action: OverrideAction::Exclude,
+        scope: OverrideScope::Global,
+        expires_at: None,
+        reason: None,
+        created_by: Principal::local(),
+        created_at: at,
+    };
+    let audit = AuditEntry {
+        id: AuditId::new(at, [1; 10]),
+        at,
+        actor: Principal::local(),
+        action: "override.create".into(),
+        target: tool.into(),
+        detail: None,
+    };
+    store.set_override(&decided, &audit).await.unwrap();
+    while lists.revision() == before {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Returns what the client was told of changes of its list of tools.
+fn told(scene: &Scene) -> Vec<String> {
+    let all = scene.client.delivered().into_iter().map(|(text, _)| text);
+    all.filter(|text| text.contains("tools/list_changed"))
+        .collect()
+}
+
+/// Returns a proxy whose operator's decisions are in the store, and the store.
+async fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
+    let store = Arc::new(MemoryStore::default());
+    let lists = Arc::new(Lists::new(ListsParts {
+        options: ListOptions::default(),
+        profiles: HashMap::new(),
+        next_tools: None,
+        stores: Some(ListStores {
+            epochs: store.clone(),
+            overrides: store.clone(),
+            usage: store.clone(),
+            activities: store.clone(),
+            changes: store.clone(),
+        }),
+        counter: Arc::new(WordCounter),
+        clock: Arc::new(SystemClock),
+    }));
+    tokio::spawn(Arc::clone(&lists).keep_watch(CancellationToken::new()));
+    let scene = Setup {
+        filter: Some(ListFilter::learned(Arc::clone(&lists))),
+        search: Some("search_available_tools"),
+        ..Setup::default()
+    }
+    .scene();
+    scene.upstream.reply_to("initialize", WELCOME);
+    offers(&scene, &TOOLS);
+    (scene, lists, store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_are_told_once_of_what_the_operator_decides() {
+    let (scene, lists, store) = governed().await;
+    ask(&scene, HELLO).await;
+    scene
+        .send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .await;
+    let answer = ask(&scene, &list(None)).await;
+    assert!(names(&answer).contains(&"rare_1"));
+    exclude(&store, &lists, "rare_1").await;
+    for _ in 0..3 {
+        scene.proxy.sweep(Instant::now());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(told(&scene).len(), 1);
+    let answer = ask(&scene, &list(None)).await;
+    assert!(!names(&answer).contains(&"rare_1"));
+    scene.proxy.sweep(Instant::now());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(told(&scene).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn modern_clients_are_told_on_the_streams_that_the_server_agreed_to() {
+    let (scene, lists, store) = governed().await;
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+    for id in [1, 2] {
+        scene
+            .send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{meta}}}}}"#))
+            .await;
+    }
+    let agrees = [(1, "true"), (2, "false")];
+    for (id, tools) in agrees {
+        let said = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}},"notifications":{{"toolsListChanged":{tools}}}}}}}"#
+        );
+        scene.upstream.say(&said, None).await;
+    }
+    let listing =
+        format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{{{meta}}}}}"#);
+    let answer = ask(&scene, &listing).await;
+    assert!(names(&answer).contains(&"rare_1"), "{answer}");
+    exclude(&store, &lists, "rare_1").await;
+    scene.proxy.sweep(Instant::now());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let expected = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#;
+    assert_eq!(told(&scene), [expected]);
+    let answer = ask(&scene, &listing).await;
+    assert!(!names(&answer).contains(&"rare_1"));
 }

@@ -69,7 +69,7 @@ impl Relay {
             | Purpose::Initialize
             | Purpose::ListTools
             | Purpose::Discover
-            | Purpose::Listen
+            | Purpose::Listen { .. }
             | Purpose::Other
             | Purpose::Own(_) => {}
         }

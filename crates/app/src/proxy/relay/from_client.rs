@@ -230,7 +230,7 @@ impl Relay {
             "server/discover" if self.shared.filter.is_active() => Purpose::Discover,
             "tools/call" => Purpose::Call(None),
             "tools/list" => Purpose::ListTools,
-            "subscriptions/listen" => Purpose::Listen,
+            "subscriptions/listen" => Purpose::Listen { has_tools: false },
             method if Exchange::METHODS.contains(&method) => Purpose::Exchange {
                 method: method.into(),
                 target: params

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use riglm_domain::edit::meta;
+use riglm_domain::edit::{member, meta};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::SUBSCRIPTION_ID;
@@ -32,6 +32,8 @@ const CANCELLED: &str = "notifications/cancelled";
 
 /// The notification that the list of tools is another one.
 const TOOLS_CHANGED: &str = STANDALONE[0];
+/// Says what a stream of notifications will tell of (revision 2026-07-28).
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// The notification of progress.
 const PROGRESS: &str = "notifications/progress";
@@ -113,6 +115,9 @@ impl Relay {
                             return self.pass_cancellation(message, route, id).await;
                         }
                     }
+                    (_, _, Some(ACKNOWLEDGED)) => {
+                        self.note_acknowledged(message.params(envelope).unwrap_or_default());
+                    }
                     (_, _, Some(TOOLS_CHANGED)) => {
                         self.caller.search.forget_offer();
                         self.caller.note_told(Instant::now());
@@ -121,6 +126,18 @@ impl Relay {
                 }
                 self.client.deliver(message, route).await;
             }
+        }
+    }
+
+    /// Notes what the server will tell of on a stream of notifications.
+    fn note_acknowledged(&self, params: &str) {
+        let honoured = member(params, "notifications").unwrap_or("{}");
+        let is_honoured = member(honoured, "toolsListChanged") == Some("true");
+        if let Some(id) = subscription(params)
+            && let Some(pending) = self.state().pending.get_mut(&id)
+            && let Purpose::Listen { has_tools } = &mut pending.purpose
+        {
+            *has_tools = is_honoured;
         }
     }
 
@@ -257,7 +274,7 @@ impl Relay {
                 self.complete(pending, outcome, response).await;
                 message
             }
-            Purpose::Listen | Purpose::Other => message,
+            Purpose::Listen { .. } | Purpose::Other => message,
         };
         Some(message)
     }

@@ -8,6 +8,7 @@ use riglm_domain::edit::{member, with_member};
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Message, RequestId};
+use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
 use riglm_domain::tool::ToolRef;
@@ -271,6 +272,23 @@ impl Relay {
                 relay.tell_of_change().await;
             }
         });
+    }
+
+    /// Tells the client that the proxy shows another list now: over its one stream, or over each of
+    /// those that it opened for such changes.
+    pub(in crate::proxy) async fn tell_of_other_list(&self) {
+        if self.caller.is_initialized() {
+            return self.tell_of_change().await;
+        }
+        let streams = self.state().pending.tool_streams();
+        for id in streams {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}}}}}}"#
+            );
+            if let Ok(message) = Message::from_text(text) {
+                self.client.deliver(message, Route::Related(id)).await;
+            }
+        }
     }
 
     /// Tells the client that its list of tools is another one.

@@ -24,7 +24,10 @@ pub(crate) enum Purpose {
     /// `server/discover`, whose answer is remembered.
     Discover,
     /// A stream of notifications, open until somebody ends it.
-    Listen,
+    Listen {
+        /// The server agreed to tell of changes of its list of tools.
+        has_tools: bool,
+    },
     /// A request that gets one row at its end.
     Exchange {
         /// The method.
@@ -104,7 +107,7 @@ impl Pending {
 
     /// Returns whether it lasts until somebody ends it.
     pub(crate) fn is_listening(&self) -> bool {
-        matches!(self.purpose, Purpose::Listen)
+        matches!(self.purpose, Purpose::Listen { .. })
     }
 
     /// Returns whether the upstream has it, or is to have it: otherwise it knows nothing of it.
@@ -176,6 +179,19 @@ impl PendingTable {
     /// Returns whether a stream of notifications with this id is open.
     pub(crate) fn is_listening(&self, id: &RequestId) -> bool {
         self.from_client.get(id).is_some_and(Pending::is_listening)
+    }
+
+    /// Returns the streams of notifications on which the client expects to be told of changes of the
+    /// list of tools.
+    pub(crate) fn tool_streams(&self) -> Vec<RequestId> {
+        let has_tools = |pending: &Pending| {
+            matches!(pending.purpose, Purpose::Listen { has_tools: true }) && !pending.is_cancelled
+        };
+        let all = self
+            .from_client
+            .iter()
+            .filter(|(_, pending)| has_tools(pending));
+        all.map(|(id, _)| id.clone()).collect()
     }
 
     /// Returns whether any stream of notifications is open.

@@ -1,7 +1,7 @@
 //! Changes that the client is told of: of lists, by members or by the configuration.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
@@ -47,6 +47,11 @@ impl ClientSession {
         });
     }
 
+    /// Notes that the list of tools is another one.
+    pub(in crate::proxy) fn tools_changed(self: &Arc<Self>) {
+        self.changed(ChangeKind::Tools);
+    }
+
     /// Notes that every list may have changed.
     pub(in crate::proxy) fn all_changed(self: &Arc<Self>) {
         for kind in ChangeKind::ALL {
@@ -66,6 +71,9 @@ impl ClientSession {
             (std::mem::take(&mut state.changed), listens)
         };
         for kind in changed {
+            if kind == ChangeKind::Tools {
+                self.caller.note_told(Instant::now());
+            }
             if self.caller.is_initialized() {
                 let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());
                 if let Ok(message) = Message::from_text(text) {
