@@ -34,7 +34,7 @@ use self::lanes::{Lane, Lanes};
 use crate::tracking::EntropySource;
 
 /// The longest that a request waits for the store.
-const ASK_WITHIN: Duration = Duration::from_millis(100);
+const ASK_WITHIN: Duration = Duration::from_millis(500);
 /// The longest that the store may take to be told, which nobody waits for.
 const TELL_WITHIN: Duration = Duration::from_secs(10);
 /// The most work sessions that the store is told of at a time.
@@ -130,7 +130,7 @@ impl WorkSessions {
     }
 
     /// Returns the work session that a request belongs to, which is another one if it was silent
-    /// for too long. Never fails, and waits for the store for a tenth of a second at most.
+    /// for too long. Never fails, and waits for the store for half a second at most.
     pub async fn resolve(self: &Arc<Self>, request: &WorkRequest<'_>) -> WorkSessionId {
         let now = request.now;
         let place = {

@@ -125,9 +125,11 @@ pub enum IdError {
         /// The refused name, cut to 64 characters.
         name: String,
     },
-    /// The name of a profile is empty, too long, or has other characters than these.
+    /// The name of a profile is empty, too long, has other characters than these, begins with another
+    /// one than a letter or digit, or has two `_` in a row.
     #[error(
-        "profile name {name:?} must be 1 to 64 characters of letters, digits, '-', '_' and '.'"
+        "profile name {name:?} must be 1 to 64 characters of letters, digits, '-', '_' and '.', \
+        begin with a letter or digit, and have no '__'"
     )]
     ProfileName {
         /// The refused name, cut to 64 characters.
@@ -230,10 +232,12 @@ impl ProfileName {
     ///
     /// # Errors
     ///
-    /// Returns [`IdError::ProfileName`] for an empty name, one over 64 characters, or one with
-    /// other characters than letters, digits, `-`, `_` and `.`.
+    /// Returns [`IdError::ProfileName`] for an empty name, one over 64 characters, one with other
+    /// characters than letters, digits, `-`, `_` and `.`, one that does not begin with a letter or
+    /// digit (`..` is no part of an address), or one with `__`, which parts the names of variables.
     pub fn parse(name: &str) -> Result<Self, IdError> {
-        if is_plain_name(name) {
+        let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if is_plain_name(name) && begins_well && !name.contains("__") {
             Ok(Self(name.into()))
         } else {
             Err(IdError::ProfileName {
@@ -312,7 +316,7 @@ mod tests {
             ProfileName::parse("on-call.2").unwrap().as_str(),
             "on-call.2"
         );
-        for name in ["", "a b", "a/b", "\u{e9}"] {
+        for name in ["", "a b", "a/b", "\u{e9}", ".", "..", "-a", "a__b"] {
             let error = ProfileName::parse(name).unwrap_err().to_string();
             assert!(error.contains("profile name"), "{error}");
         }

@@ -204,6 +204,16 @@ impl Lists {
                     .await,
             );
         }
+        let is_small = matches!(
+            epoch.reason,
+            Some(SelectionReason::SmallCatalog | SelectionReason::NotPaying)
+        );
+        if epoch.mode == SelectionMode::All && is_small && !new.is_empty() {
+            // It was shown whole because it was small, which it may not be any more.
+            return self
+                .chosen_anew(scope, ask, offer, policy, (marks, &all_known, number))
+                .await;
+        }
         let is_known_changed = all_known.len() != n_known;
         if added.is_empty() && !is_known_changed {
             return None;
@@ -218,6 +228,22 @@ impl Lists {
             known: ToolSet::new(all_known.into_iter().collect()),
             ..epoch.clone()
         })
+    }
+
+    /// Returns the epoch that follows one in which everything was shown, once there are more tools.
+    /// What was listed stays.
+    async fn chosen_anew(
+        &self,
+        scope: &Scope,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        policy: ListPolicyName,
+        (marks, listed, number): (&[Mark], &BTreeSet<ToolRef>, u64),
+    ) -> Option<ListEpoch> {
+        let mut kept = kept(scope, ask);
+        kept.extend(listed.iter().cloned());
+        let chosen = self.choose(policy, ask, offer, &kept, marks).await;
+        Some(made(scope, ask, offer, policy, (number, chosen)))
     }
 
     /// Returns which of the tools that are new deserve a place beside those that are listed: what a

@@ -2,7 +2,7 @@
 //! lists depend on sessions, for each principal and profile.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -80,7 +80,8 @@ pub struct Lists {
     pub(super) revision: AtomicU64,
     relisting: Mutex<HashSet<String>>,
     pub(super) thresholds: Mutex<HashMap<(Principal, String), ConformalThreshold>>,
-    pub(super) was_warned_of_budget: AtomicBool,
+    /// The profiles whose budget was warned of.
+    pub(super) warned_of_budget: Mutex<HashSet<String>>,
     /// The profiles whose pins were looked at.
     pub(super) warned_of_pins: Mutex<HashSet<String>>,
 }
@@ -101,7 +102,7 @@ impl Lists {
             revision: AtomicU64::new(0),
             relisting: Mutex::default(),
             thresholds: Mutex::default(),
-            was_warned_of_budget: AtomicBool::new(false),
+            warned_of_budget: Mutex::default(),
             warned_of_pins: Mutex::default(),
         }
     }

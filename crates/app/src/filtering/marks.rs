@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
-use riglm_domain::listing::{Access, ReadOnly, access_of};
+use riglm_domain::listing::{Access, ListPolicyName, ReadOnly, access_of};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
@@ -73,8 +73,8 @@ pub(super) fn marks(
 }
 
 impl Lists {
-    /// Returns the positions of the tools that are never shown to who asks, of tools of which nothing
-    /// is known but their names.
+    /// Returns the positions of the tools that are not shown to who asks, whatever is predicted, of
+    /// tools of which nothing is known but their names.
     #[must_use]
     pub fn excluded(
         &self,
@@ -95,11 +95,21 @@ impl Lists {
             })
             .collect();
         let overrides = self.overrides.load_full();
-        let marks = marks(self.options(ask), &overrides, ask, &tools);
-        let all = marks.iter().enumerate();
-        all.filter(|(_, mark)| **mark == Mark::Exclude)
-            .map(|(at, _)| at)
-            .collect()
+        let options = self.options(ask);
+        let marks = marks(options, &overrides, ask, &tools);
+        let is_left_out = |tool: &OfferedTool| match self.policy(ask) {
+            ListPolicyName::Allowlist => !fits_any(&options.allow, tool),
+            ListPolicyName::Denylist => fits_any(&options.deny, tool),
+            _ => false,
+        };
+        let all = marks.iter().zip(&tools).enumerate();
+        all.filter(|(_, (mark, tool))| match mark {
+            Mark::Exclude => true,
+            Mark::None => is_left_out(tool),
+            Mark::Include | Mark::Pin => false,
+        })
+        .map(|(at, _)| at)
+        .collect()
     }
 }
 

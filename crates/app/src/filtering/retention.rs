@@ -10,7 +10,7 @@ use super::scope::{MAX_USED, Scope};
 
 /// How long the store may take to say what was used. Without its answer the list is chosen all the
 /// same, and it is asked again for the next one.
-const STORE_DEADLINE: Duration = Duration::from_millis(200);
+const STORE_DEADLINE: Duration = Duration::from_millis(500);
 
 impl Lists {
     /// Has a scope remember what its work session called before a restart, or over another process.

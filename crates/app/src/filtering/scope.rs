@@ -108,9 +108,12 @@ impl State {
     /// Notes which tools were called before, the last one at the end. What was called since is known.
     pub(super) fn recall(&mut self, before: impl Iterator<Item = (ToolRef, Timestamp)>) {
         let since = std::mem::take(&mut self.used);
+        let n_calls = self.n_calls;
         for (tool, at) in before {
             self.note_use(&tool, at);
         }
+        // What was called here before the store was asked may be among them.
+        self.n_calls = n_calls.max(self.n_calls - n_calls);
         let is_since = |tool: &ToolRef| since.iter().any(|(known, _)| known == tool);
         self.used.retain(|(tool, _)| !is_since(tool));
         let n_over = (self.used.len() + since.len()).saturating_sub(MAX_USED);

@@ -1,7 +1,8 @@
 //! What operators and other processes change, and what they are told of.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use riglm_domain::listing::Choice;
@@ -59,11 +60,10 @@ impl Lists {
 
     pub(super) fn warn_of_budget(&self, ask: &ListAsk<'_>, choice: &Choice) {
         let is_short = choice.shown.len() < self.options(ask).bounds.min_tools;
-        if is_short
-            && choice.n_over_budget > 0
-            && !self.was_warned_of_budget.swap(true, Ordering::Relaxed)
-        {
+        if is_short && choice.n_over_budget > 0 && is_first(&self.warned_of_budget, ask) {
+            let profile = ask.profile.unwrap_or_default();
             tracing::warn!(
+                profile,
                 "filtering.token_budget is too small for filtering.min_tools tools: a list has \
                  {} of them",
                 choice.shown.len()
@@ -77,16 +77,10 @@ impl Lists {
         if pins.is_empty() {
             return;
         }
-        let profile = ask.profile.unwrap_or_default();
-        {
-            let mut warned = self
-                .warned_of_pins
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            if !warned.insert(profile.to_owned()) {
-                return;
-            }
+        if !is_first(&self.warned_of_pins, ask) {
+            return;
         }
+        let profile = ask.profile.unwrap_or_default();
         let tools = offer.tools();
         for pin in pins {
             if tools
@@ -105,4 +99,11 @@ impl Lists {
             );
         }
     }
+}
+
+/// Returns whether this is the first warning of its kind for a profile.
+fn is_first(warned: &Mutex<HashSet<String>>, ask: &ListAsk<'_>) -> bool {
+    let profile = ask.profile.unwrap_or_default().to_owned();
+    let mut warned = warned.lock().unwrap_or_else(PoisonError::into_inner);
+    warned.insert(profile)
 }

@@ -1,5 +1,6 @@
 //! Who is behind a session, and what its rows have in common whichever upstream they are about.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,13 +60,13 @@ pub(super) struct Caller {
 struct ListingState {
     /// The client is known to ask for the list again when it is told of a change.
     relists: AtomicBool,
-    /// Somebody is going to look whether the list changed.
-    is_reviewing: AtomicBool,
     last: Mutex<LastList>,
 }
 
 #[derive(Debug, Default)]
 struct LastList {
+    /// What somebody is going to look at, whether its list changed.
+    reviewed: HashSet<CallSession>,
     told_at: Option<Instant>,
     offer: Option<[u8; 32]>,
     shown: Option<Arc<ShownList>>,
@@ -306,13 +307,13 @@ impl Caller {
     }
 
     /// Returns whether somebody looks already whether the list changed; if not, the caller does.
-    pub(super) fn begin_review(&self) -> bool {
-        self.listing.is_reviewing.swap(true, Ordering::AcqRel)
+    pub(super) fn begin_review(&self, session: CallSession) -> bool {
+        !self.listing.state().reviewed.insert(session)
     }
 
     /// Notes that calls from now on are to be looked at again.
-    pub(super) fn end_review(&self) {
-        self.listing.is_reviewing.store(false, Ordering::Release);
+    pub(super) fn end_review(&self, session: CallSession) {
+        self.listing.state().reviewed.remove(&session);
     }
 
     /// Returns the identifier of the session's row, and makes the row first if there is none.

@@ -168,7 +168,7 @@ impl Page {
                 let place = cursor.rsplit_once('.');
                 let (of, start) = place
                     .and_then(|(of, start)| Some((of, start.parse::<usize>().ok()?)))
-                    .ok_or("the cursor is none that this server gave out")?;
+                    .ok_or("the cursor is none of this list; list again from its start")?;
                 if of != version {
                     return Err("the list has changed since the cursor was given out; list again");
                 }

@@ -49,7 +49,9 @@ impl Lane {
         self.session.last_active_at = self.session.last_active_at.max(now);
         let since = Duration::try_from(now.duration_since(self.told_at));
         let is_late = since.is_ok_and(|since| since >= TELL_EVERY);
-        let is_due = !self.is_telling && (is_late || kind == RequestKind::Search);
+        // What the store does not know yet may be another one there.
+        let is_urgent = !self.is_stored || kind == RequestKind::Search;
+        let is_due = !self.is_telling && (is_late || is_urgent);
         (self.session.id, is_due)
     }
 }

@@ -12,6 +12,7 @@ use riglm_domain::audit::AuditEntry;
 use riglm_domain::id::{AuditId, OverrideId};
 use riglm_domain::invocation::{Invocation, ToolSource};
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
+use riglm_domain::listing::ListPolicyName;
 use riglm_domain::message::Message;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::principal::Principal;
@@ -279,25 +280,39 @@ async fn what_a_server_answers_in_place_of_a_list_passes() {
 }
 
 #[tokio::test]
-async fn what_is_banned_is_not_in_a_list_that_is_passed_on_either() {
-    let options = ListOptions {
-        bans: vec![NamePattern::new("rare_*")],
-        ..ListOptions::default()
-    };
-    let scene = scene_of(options, Limits::default());
-    ask(&scene, HELLO).await;
-    scene.upstream.reply_once_to(
-        "tools/list",
-        r#""error":{"code":-32603,"message":"not now"}"#,
-    );
-    let answer = ask(&scene, &list(None)).await;
-    assert_eq!(n_lists_asked(&scene), 2);
-    let listed = names(&answer);
-    assert!(listed.contains(&"z_usual"), "{listed:?}");
-    assert!(
-        !listed.iter().any(|name| name.starts_with("rare")),
-        "{listed:?}"
-    );
+async fn what_is_left_out_by_name_is_not_in_a_list_that_is_passed_on_either() {
+    let rare = || vec![NamePattern::new("rare_*")];
+    for options in [
+        ListOptions {
+            bans: rare(),
+            ..ListOptions::default()
+        },
+        ListOptions {
+            policy: Some(ListPolicyName::Denylist),
+            deny: rare(),
+            ..ListOptions::default()
+        },
+        ListOptions {
+            policy: Some(ListPolicyName::Allowlist),
+            allow: vec![NamePattern::new("*_usual")],
+            ..ListOptions::default()
+        },
+    ] {
+        let scene = scene_of(options, Limits::default());
+        ask(&scene, HELLO).await;
+        scene.upstream.reply_once_to(
+            "tools/list",
+            r#""error":{"code":-32603,"message":"not now"}"#,
+        );
+        let answer = ask(&scene, &list(None)).await;
+        assert_eq!(n_lists_asked(&scene), 2);
+        let listed = names(&answer);
+        assert!(listed.contains(&"z_usual"), "{listed:?}");
+        assert!(
+            !listed.iter().any(|name| name.starts_with("rare")),
+            "{listed:?}"
+        );
+    }
 }
 
 #[tokio::test]

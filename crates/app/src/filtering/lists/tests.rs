@@ -259,6 +259,24 @@ async fn an_upstream_that_lists_something_else_each_time_keeps_its_epoch() {
 }
 
 #[tokio::test]
+async fn what_was_whole_because_it_was_small_is_chosen_when_there_are_more_tools() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    for asking in [ask(&local, 1), modern(&local, 1)] {
+        let few = lists.list(&asking, &offered(40..43)).await;
+        assert_eq!((few.is_whole(), few.epoch), (true, 1));
+        let many = lists.list(&asking, &offered(0..N)).await;
+        let numbers = numbers(&many);
+        assert!(numbers.len() < N / 2, "{numbers:?}");
+        for n in [3, 40, 41, 42] {
+            assert!(numbers.contains(&n), "{n} in {numbers:?}");
+        }
+        let again = lists.list(&asking, &offered(0..N)).await;
+        assert_eq!((again.epoch, again.page(0, N)), (2, many.page(0, N)));
+    }
+}
+
+#[tokio::test]
 async fn new_tools_that_came_too_soon_are_looked_at_when_it_is_time() {
     let local = Principal::local();
     let lists = lists(None, &[3, 7, 11]);

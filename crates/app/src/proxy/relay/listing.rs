@@ -108,7 +108,7 @@ impl Relay {
         let cursor = match cursor.filter(|cursor| *cursor != "null") {
             None => None,
             Some(text) => Some(unescaped(text).ok_or_else(|| {
-                let text = "the cursor is none that this server gave out";
+                let text = "the cursor is none of this list; list again from its start";
                 NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text))
             })?),
         };
@@ -257,13 +257,13 @@ impl Relay {
         let client = self.caller.client_name();
         let now = self.shared.recorder.now();
         let ask = self.caller.list_ask(&client, session, is_modern, now);
-        if !lists.may_change(&ask) || self.caller.begin_review() {
+        if !lists.may_change(&ask) || self.caller.begin_review(session) {
             return;
         }
         let (relay, lists) = (Arc::clone(self), Arc::clone(lists));
         tokio::spawn(async move {
             tokio::time::sleep(DEBOUNCE).await;
-            relay.caller.end_review();
+            relay.caller.end_review(session);
             let client = relay.caller.client_name();
             let now = relay.shared.recorder.now();
             let ask = relay.caller.list_ask(&client, session, is_modern, now);

@@ -54,12 +54,31 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
         (
             "[profiles.\"a b\".filtering]\nmax_tools = 3\n",
             "riglm.toml: profiles.a b: profile name \"a b\" must be 1 to 64 characters of letters, \
-             digits, '-', '_' and '.'",
+             digits, '-', '_' and '.', begin with a letter or digit, and have no '__'",
+        ),
+        (
+            "[profiles.few]\n[profiles.Few]\n",
+            "configuration: profiles.few: differs from profiles.Few in the case of letters alone",
         ),
         (
             "[[filtering.pools]]\nname = \"p\"\ntools = [\"*\"]\nprofile = \"work\"\n\
              [profiles.few]\n",
             "riglm.toml: filtering.pools[0].profile: there is no profile \"work\"; there are few",
+        ),
+        (
+            "[control]\ntoken = \"short\"\n",
+            "riglm.toml: control.token: expected a key of at least 16 characters, or sha256: and \
+             its digest",
+        ),
+        (
+            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = []\n",
+            "riglm.toml: control.keys.page.scopes: expected at least one of read, override, \
+             config and data",
+        ),
+        (
+            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"all\"]\n",
+            "riglm.toml: control.keys.page.scopes[0]: unknown variant `all`, expected one of \
+             `read`, `override`, `config`, `data`",
         ),
         (
             "[search]\ntool_name = \"find tools\"\n",
