@@ -7,6 +7,7 @@
 
 mod agents;
 mod cold_start;
+mod control;
 mod crash;
 mod data;
 mod data_at_rest;

@@ -22,11 +22,7 @@ pub(crate) async fn check(
         Err(NotAdmitted::Host) => "the host of this request is not allowed",
         Err(NotAdmitted::Origin) => "the origin of this request is not allowed",
     };
-    Problem {
-        status: StatusCode::FORBIDDEN,
-        detail,
-    }
-    .into_response()
+    Problem::new(StatusCode::FORBIDDEN, detail).into_response()
 }
 
 fn checked(admission: &Admission, request: &Request) -> Result<(), NotAdmitted> {

@@ -1,11 +1,16 @@
 //! The configuration section `control`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use riglm_domain::key_digest::{KeyDigest, KeyDigestError};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
+
+use crate::access::Scope;
 
 /// The port of the control server when nothing else is configured.
 const DEFAULT_PORT: u16 = 8643;
@@ -78,6 +83,53 @@ pub struct ControlConfig {
     /// Origins (`https://host:port`) whose pages may call the server, besides those of the
     /// loopback interface.
     pub allowed_origins: Vec<String>,
+    /// The token that lets its holder do everything; without one that of the file `control.token`
+    /// in the data directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<ControlSecret>,
+    /// Further keys, by the name of whom each one stands for.
+    pub keys: BTreeMap<String, ControlKeyConfig>,
+}
+
+/// A token or key as it is configured: `sha256:` and its digest, or itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct ControlSecret(SecretString);
+
+impl ControlSecret {
+    /// Returns the digest that is kept of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`KeyDigestError`] for what is neither a key nor a digest.
+    pub fn digest(&self) -> Result<KeyDigest, KeyDigestError> {
+        KeyDigest::parse(self.0.expose_secret())
+    }
+}
+
+impl PartialEq for ControlSecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl Eq for ControlSecret {}
+
+/// Nothing writes a secret out.
+impl Serialize for ControlSecret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
+/// The configuration section `control.keys.NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControlKeyConfig {
+    /// The key.
+    pub key: ControlSecret,
+    /// What it lets its holder do.
+    pub scopes: Vec<Scope>,
 }
 
 impl Default for ControlConfig {
@@ -86,6 +138,8 @@ impl Default for ControlConfig {
             address: ControlAddress::At((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into()),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            token: None,
+            keys: BTreeMap::new(),
         }
     }
 }

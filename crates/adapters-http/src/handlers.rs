@@ -1,3 +1,4 @@
 //! One file for each resource of the control server.
 
 pub(crate) mod health;
+pub(crate) mod overrides;

@@ -1,14 +1,23 @@
 //! Error bodies as of RFC 9457.
 
+use std::borrow::Cow;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 /// An answer with `application/problem+json`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    pub(crate) status: StatusCode,
-    /// What went wrong with this request; holds nothing that the request said.
-    pub(crate) detail: &'static str,
+    status: StatusCode,
+    detail: Cow<'static, str>,
+}
+
+impl Problem {
+    /// Returns the answer with a status that tells what went wrong with this request.
+    pub(crate) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        let detail = detail.into();
+        Self { status, detail }
+    }
 }
 
 impl IntoResponse for Problem {

@@ -3,45 +3,83 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{delete, get, post};
 use http::StatusCode;
+use riglm_app::overrides::Overrides;
 use riglm_domain::admission::Admission;
 
-use crate::ControlConfig;
+use crate::access::{self, ControlKeys, Required, Scope};
 use crate::admission::check;
 use crate::handlers::health::{self, HealthSource};
+use crate::handlers::overrides;
 use crate::problem::Problem;
+use crate::{ControlConfig, body};
+
+/// What the routes stand on.
+#[derive(Clone, Debug)]
+pub struct ControlParts {
+    /// What the process says of itself.
+    pub health: HealthSource,
+    /// Who may do what.
+    pub keys: ControlKeys,
+    /// What operators decide about tools; `None` where nothing is stored.
+    pub overrides: Option<Arc<Overrides>>,
+}
 
 /// Returns the routes of the control server.
 ///
-/// Every request passes the check of `Host` and `Origin` first (403). `GET /health` answers
-/// `{"status","version","upstreams":{NAME:{"state","reason"?}},"store":{"status","reason"?,
-/// "waiting_bytes","dropped_records"}}`, where the first `status` is `ok`, or `degraded` while one of
-/// `upstreams` cannot be reached or the store is degraded; anything else is 404, another method 405.
-/// Error bodies are `application/problem+json`. `config.address` is not read here.
-pub fn router(config: &ControlConfig, source: HealthSource) -> Router {
+/// Every request passes the check of `Host` and `Origin` first (403). `GET /health` is open; the rest
+/// asks for a bearer token (401) whose scopes have that of the route (403):
+///
+/// | route | scope |
+/// |---|---|
+/// | `POST /override`, `DELETE /overrides/{id}` | `override` |
+/// | `GET /overrides`, `GET /audit` | `read` |
+///
+/// Anything else is 404, another method 405, a body of more than 64 KiB 413, and one that does not
+/// fit 422. Error bodies are `application/problem+json`. `config.address` is not read here.
+pub fn router(config: &ControlConfig, parts: ControlParts) -> Router {
     let admission = Admission::new(&config.allowed_hosts, &config.allowed_origins);
+    let ControlParts {
+        health,
+        keys,
+        overrides,
+    } = parts;
+    let guarded = |scope: Scope, routes: Router<overrides::Service>| {
+        let required = Required {
+            keys: keys.clone(),
+            scope,
+        };
+        routes.route_layer(from_fn_with_state(required, access::check))
+    };
+    let deciding = Router::new()
+        .route("/override", post(overrides::create))
+        .route("/overrides/{id}", delete(overrides::remove));
+    let reading = Router::new()
+        .route("/overrides", get(overrides::list))
+        .route("/audit", get(overrides::audit));
+    let api = guarded(Scope::Override, deciding)
+        .merge(guarded(Scope::Read, reading))
+        .with_state(overrides);
     Router::new()
         .route("/health", get(health::show))
+        .with_state(health)
+        .merge(api)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(body::MAX_BYTES))
         .layer(from_fn_with_state(Arc::new(admission), check))
-        .with_state(source)
 }
 
 async fn not_found() -> Problem {
-    Problem {
-        status: StatusCode::NOT_FOUND,
-        detail: "nothing is served under this path",
-    }
+    Problem::new(StatusCode::NOT_FOUND, "nothing is served under this path")
 }
 
 async fn method_not_allowed() -> Problem {
-    Problem {
-        status: StatusCode::METHOD_NOT_ALLOWED,
-        detail: "this path does not take this method",
-    }
+    let detail = "this path does not take this method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
 #[cfg(test)]

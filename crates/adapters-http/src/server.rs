@@ -6,8 +6,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::ControlConfig;
-use crate::handlers::health::HealthSource;
-use crate::router::router;
+use crate::router::{ControlParts, router};
 
 /// The longest that open connections may take to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
@@ -16,10 +15,10 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 pub async fn serve(
     listener: TcpListener,
     config: ControlConfig,
-    source: HealthSource,
+    parts: ControlParts,
     stop: CancellationToken,
 ) {
-    let router = router(&config, source);
+    let router = router(&config, parts);
     let stopping = stop.clone().cancelled_owned();
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
     tokio::select! {

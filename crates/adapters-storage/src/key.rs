@@ -1,4 +1,5 @@
-//! The key of the installation, under which arguments and client identities are hashed.
+//! The secrets of the installation: the key under which arguments and client identities are hashed,
+//! and the token of the control server.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -12,6 +13,10 @@ use crate::private_file;
 
 /// The name of the key file in the data directory.
 const FILE_NAME: &str = "hmac.key";
+/// The name of the file with the token of the control server.
+const TOKEN_FILE_NAME: &str = "control.token";
+/// The longest token that is read, in bytes.
+const MAX_TOKEN_BYTES: u64 = 4 << 10;
 /// The length of the key in bytes.
 const KEY_BYTES: usize = 32;
 
@@ -22,6 +27,8 @@ enum KeyError {
     Shared,
     #[error("the file does not hold exactly {KEY_BYTES} bytes")]
     Length,
+    #[error("the file holds no text")]
+    NoText,
 }
 
 /// Returns the hasher under the key in `data_dir`; creates directory and key when missing.
@@ -37,7 +44,7 @@ pub fn keyed_hasher(data_dir: &Path) -> Result<KeyedHasher, StoreError> {
     let path = data_dir.join(FILE_NAME);
     let key = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create(&path)?;
+            create(&path, &random()?)?;
             File::open(&path)
                 .map_err(opening(&path))
                 .and_then(|file| read(file, &path))?
@@ -46,6 +53,41 @@ pub fn keyed_hasher(data_dir: &Path) -> Result<KeyedHasher, StoreError> {
         Ok(file) => read(file, &path)?,
     };
     Ok(KeyedHasher::new(&key))
+}
+
+/// Returns the token in `data_dir` that callers of the control server present; creates directory and
+/// token when missing.
+///
+/// # Errors
+///
+/// Returns [`StoreError::Open`] when the file cannot be read or created, when others than its
+/// owner may use it, and when it holds no text.
+pub fn control_token(data_dir: &Path) -> Result<String, StoreError> {
+    private_file::create_dir_all(data_dir).map_err(opening(data_dir))?;
+    let path = data_dir.join(TOKEN_FILE_NAME);
+    if !path.try_exists().map_err(opening(&path))? {
+        let digits = random()?.map(|byte| format!("{byte:02x}")).concat();
+        create(&path, format!("{digits}\n").as_bytes())?;
+    }
+    let file = File::open(&path).map_err(opening(&path))?;
+    if private_file::is_shared(&file).map_err(opening(&path))? {
+        return Err(opening(&path)(KeyError::Shared));
+    }
+    let mut text = String::new();
+    file.take(MAX_TOKEN_BYTES)
+        .read_to_string(&mut text)
+        .map_err(opening(&path))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(opening(&path)(KeyError::NoText));
+    }
+    Ok(token.to_owned())
+}
+
+fn random() -> Result<[u8; KEY_BYTES], StoreError> {
+    let mut bytes = [0; KEY_BYTES];
+    getrandom::fill(&mut bytes).map_err(failing("draw a random key"))?;
+    Ok(bytes)
 }
 
 fn read(mut file: File, path: &Path) -> Result<[u8; KEY_BYTES], StoreError> {
@@ -62,20 +104,17 @@ fn read(mut file: File, path: &Path) -> Result<[u8; KEY_BYTES], StoreError> {
         .map_err(|_: Vec<u8>| opening(path)(KeyError::Length))
 }
 
-/// Makes a key under a name of its own and links it to `path`, which fails harmlessly when
-/// another process has done so before: a key file is never seen half written.
-fn create(path: &Path) -> Result<(), StoreError> {
-    let mut key = [0; KEY_BYTES];
+/// Writes a secret under a name of its own and links it to `path`, which fails harmlessly when
+/// another process has done so before: the file is never seen half written.
+fn create(path: &Path, secret: &[u8]) -> Result<(), StoreError> {
     let mut suffix = [0; 8];
-    getrandom::fill(&mut key)
-        .and_then(|()| getrandom::fill(&mut suffix))
-        .map_err(failing("draw a random key"))?;
-    let draft = path.with_extension(format!("key.{:016x}", u64::from_ne_bytes(suffix)));
+    getrandom::fill(&mut suffix).map_err(failing("draw a random name"))?;
+    let draft = path.with_extension(format!("draft.{:016x}", u64::from_ne_bytes(suffix)));
     let written = private_file::options()
         .write(true)
         .create_new(true)
         .open(&draft)
-        .and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
+        .and_then(|mut file| file.write_all(secret).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::hard_link(&draft, path));
     let removed = std::fs::remove_file(&draft);
     match written {
@@ -88,6 +127,31 @@ fn create(path: &Path) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_token_of_the_control_server_is_made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().join("new");
+        let token = control_token(&data_dir).unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(control_token(&data_dir).unwrap(), token);
+        let path = data_dir.join(TOKEN_FILE_NAME);
+        assert_eq!(std::fs::read_to_string(&path).unwrap().trim_end(), token);
+        std::fs::write(&path, " \n").unwrap();
+        let refusal = || {
+            let error = control_token(&data_dir).unwrap_err();
+            std::error::Error::source(&error).unwrap().to_string()
+        };
+        assert_eq!(refusal(), "the file holds no text");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let permissions = std::fs::Permissions::from_mode;
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            std::fs::set_permissions(&path, permissions(0o640)).unwrap();
+            assert!(refusal().contains("0600"), "{}", refusal());
+        }
+    }
 
     #[test]
     fn the_key_is_made_once_and_kept() {

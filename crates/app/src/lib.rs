@@ -13,6 +13,7 @@ pub mod intent;
 pub mod learning;
 pub mod limits;
 pub mod list_accounts;
+pub mod overrides;
 pub mod proxy;
 pub mod replay;
 pub mod search;

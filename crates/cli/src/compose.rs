@@ -8,12 +8,14 @@ mod search;
 mod upstreams;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use riglm_adapters_http::{
-    ControlAddress, ControlConfig, HealthSource, Store as ControlStore, StoreCondition,
-    StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
+    ControlAddress, ControlConfig, ControlKey, ControlKeys, ControlParts, HealthSource, Scope,
+    Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
+    Upstreams as ControlUpstreams,
 };
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
@@ -22,6 +24,7 @@ use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
+use riglm_app::overrides::Overrides;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
@@ -29,6 +32,8 @@ use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
+use riglm_domain::key_digest::KeyDigest;
+use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{Journal, JournalCondition};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
@@ -128,7 +133,16 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         encoders: encoder_states(search),
         learning: learning_state(next_tools),
     };
-    start_control(&config.control, source, &stop, &tasks).await?;
+    let overrides = storage.as_ref().map(|storage| {
+        let store = Arc::new(storage.store.clone());
+        Arc::new(Overrides::new(store.clone(), store, Arc::new(SystemClock)))
+    });
+    let parts = ControlParts {
+        health: source,
+        keys: control_keys(&config.control, &config.data_dir)?,
+        overrides,
+    };
+    start_control(&config.control, parts, &stop, &tasks).await?;
     Ok(Core {
         proxy,
         upstreams: Arc::new(upstreams),
@@ -384,9 +398,36 @@ fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
     })
 }
 
+/// Returns the keys of the control server: its token, which is made where none is configured, and
+/// those of the configuration.
+fn control_keys(control: &ControlConfig, data_dir: &Path) -> anyhow::Result<ControlKeys> {
+    if control.address == ControlAddress::Off {
+        return Ok(ControlKeys::default());
+    }
+    let token = match &control.token {
+        Some(token) => token.digest().context("control.token")?,
+        None => KeyDigest::of(&riglm_adapters_storage::control_token(data_dir)?)
+            .context("the file control.token in the data directory")?,
+    };
+    let mut keys = vec![ControlKey {
+        holder: Principal::named("control"),
+        digest: token,
+        scopes: Scope::ALL.to_vec(),
+    }];
+    for (name, key) in &control.keys {
+        let digest = key.key.digest();
+        keys.push(ControlKey {
+            holder: Principal::named(name),
+            digest: digest.with_context(|| format!("control.keys.{name}.key"))?,
+            scopes: key.scopes.clone(),
+        });
+    }
+    Ok(ControlKeys::new(keys))
+}
+
 async fn start_control(
     control: &ControlConfig,
-    source: HealthSource,
+    parts: ControlParts,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
@@ -408,7 +449,7 @@ async fn start_control(
     tasks.spawn(riglm_adapters_http::serve(
         listener,
         control.clone(),
-        source,
+        parts,
         stop.clone(),
     ));
     Ok(())

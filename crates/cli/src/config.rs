@@ -23,7 +23,7 @@ mod upstreams;
 mod validation;
 mod watch;
 
-pub use auth::{AuthConfig, KeyError, KeyRing, hash_key};
+pub use auth::{AuthConfig, KeyError, KeyRing};
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use intent::IntentConfig;

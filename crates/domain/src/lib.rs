@@ -22,6 +22,7 @@ mod hexadecimal;
 pub mod id;
 pub mod intent;
 pub mod invocation;
+pub mod key_digest;
 pub mod learned_state;
 pub mod list_account;
 pub mod list_epoch;

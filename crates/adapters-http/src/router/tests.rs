@@ -2,16 +2,36 @@
 
 use std::sync::Arc;
 
-use super::router;
+use super::{ControlParts, router};
 use crate::{
-    ControlConfig, EncoderHealth, EncoderState, HealthSource, LearningCondition, LearningHealth,
-    StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
+    ControlConfig, ControlKey, ControlKeys, EncoderHealth, EncoderState, HealthSource,
+    LearningCondition, LearningHealth, Scope, StoreCondition, StoreHealth, UpstreamCondition,
+    UpstreamHealth,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use riglm_domain::key_digest::KeyDigest;
+use riglm_domain::principal::Principal;
 use tokio::net::TcpListener;
+
+mod overrides;
+
+/// The key that may do everything, and the one that may only look.
+const KEYS: [(&str, &str, &[Scope]); 2] = [
+    ("control", "the token of the operator", &Scope::ALL),
+    ("page", "the key of a dashboard", &[Scope::Read]),
+];
+
+fn keys() -> ControlKeys {
+    let keys = KEYS.map(|(holder, key, scopes)| ControlKey {
+        holder: Principal::named(holder),
+        digest: KeyDigest::of(key).unwrap(),
+        scopes: scopes.to_vec(),
+    });
+    ControlKeys::new(keys.into())
+}
 
 /// What came back: status, media type, body.
 type Answer = (u16, String, serde_json::Value);
@@ -66,7 +86,12 @@ async fn ask_of(
             failures: 1,
         }),
     };
-    let app = router(&ControlConfig::default(), source);
+    let parts = ControlParts {
+        health: source,
+        keys: keys(),
+        overrides: None,
+    };
+    let app = router(&ControlConfig::default(), parts);
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
     let mut request = http::Request::builder()

@@ -7,7 +7,9 @@ use riglm_adapters_mcp::upstream::connector;
 
 use super::loaded;
 use crate::args::{ConfigCommand, ConfigShowArgs, Places};
-use crate::config::{Shown, Surroundings, hash_key, show};
+use riglm_domain::key_digest::KeyDigest;
+
+use crate::config::{Shown, Surroundings, show};
 use crate::output::{note, print, printable};
 
 /// More than any key has.
@@ -87,5 +89,6 @@ fn print_hash(input: impl BufRead) -> anyhow::Result<()> {
         .transpose()
         .context("failed to read the key from standard input")?
         .unwrap_or_default();
-    Ok(print(&hash_key(line.trim_end_matches('\r'))?)?)
+    let digest = KeyDigest::of(line.trim_end_matches('\r'))?;
+    Ok(print(&digest.to_string())?)
 }

@@ -5,21 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fmt::Write as _;
 
+use riglm_domain::key_digest::{KeyDigest, KeyDigestError};
 use riglm_domain::principal::Principal;
 use riglm_ports::authenticator::Authenticator;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use validator::Validate;
-
-/// What marks a digest.
-const DIGEST_PREFIX: &str = "sha256:";
-
-/// The shortest key, in characters: 16 random ones of 64 are 96 bits.
-const MIN_KEY_CHARS: usize = 16;
 
 /// The configuration section `auth`.
 #[derive(Clone, Debug, Default, Deserialize, Validate)]
@@ -32,12 +24,9 @@ pub struct AuthConfig {
 /// Why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text after `sha256:` is no digest.
-    #[error("expected 64 hexadecimal digits after sha256:")]
-    Digest,
-    /// The key could be guessed.
-    #[error("expected a key of at least {MIN_KEY_CHARS} characters, or sha256: and its digest")]
-    Short,
+    /// The text is neither a key nor a digest.
+    #[error(transparent)]
+    Digest(#[from] KeyDigestError),
     /// Another name has the same key.
     #[error("this key stands under another name too")]
     Repeated,
@@ -46,26 +35,10 @@ pub enum KeyError {
     Name,
 }
 
-/// Returns the `sha256:` form of a key.
-///
-/// # Errors
-///
-/// Returns [`KeyError::Short`] for a key that could be guessed.
-pub fn hash_key(key: &str) -> Result<String, KeyError> {
-    if key.chars().count() < MIN_KEY_CHARS {
-        return Err(KeyError::Short);
-    }
-    let mut text = String::from(DIGEST_PREFIX);
-    for byte in Sha256::digest(key.as_bytes()) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
-}
-
 /// The keys that let clients in. Empty: no key is asked for.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeyRing {
-    keys: Vec<([u8; 32], Principal)>,
+    keys: Vec<(KeyDigest, Principal)>,
 }
 
 impl fmt::Debug for KeyRing {
@@ -83,13 +56,14 @@ impl KeyRing {
     ///
     /// Returns the name under which a key stands that cannot be used, and why.
     pub fn from_config(config: &AuthConfig) -> Result<Self, (String, KeyError)> {
-        let mut keys: Vec<([u8; 32], Principal)> = Vec::with_capacity(config.keys.len());
+        let mut keys: Vec<(KeyDigest, Principal)> = Vec::with_capacity(config.keys.len());
         for (name, key) in &config.keys {
             let refused = |error| (name.clone(), error);
             if name.is_empty() || name.chars().count() > 64 || name == Principal::local().as_str() {
                 return Err(refused(KeyError::Name));
             }
-            let digest = digest_of(key.expose_secret()).map_err(refused)?;
+            let digest =
+                KeyDigest::parse(key.expose_secret()).map_err(|error| refused(error.into()))?;
             if keys.iter().any(|(known, _)| *known == digest) {
                 return Err(refused(KeyError::Repeated));
             }
@@ -108,10 +82,9 @@ impl KeyRing {
     /// the presented key and on the number of keys, not on their content.
     #[must_use]
     pub fn principal_of(&self, presented: &str) -> Option<Principal> {
-        let digest = <[u8; 32]>::from(Sha256::digest(presented.as_bytes()));
         let mut found = None;
         for (known, principal) in &self.keys {
-            if bool::from(known.ct_eq(&digest)) {
+            if known.is_of(presented) {
                 found = Some(principal);
             }
         }
@@ -129,24 +102,6 @@ impl Authenticator for KeyRing {
     }
 }
 
-fn digest_of(key: &str) -> Result<[u8; 32], KeyError> {
-    let Some(hex) = key.strip_prefix(DIGEST_PREFIX) else {
-        if key.chars().count() < MIN_KEY_CHARS {
-            return Err(KeyError::Short);
-        }
-        return Ok(Sha256::digest(key.as_bytes()).into());
-    };
-    let mut digest = [0; 32];
-    if hex.len() != 2 * digest.len() || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(KeyError::Digest);
-    }
-    for (position, byte) in digest.iter_mut().enumerate() {
-        let digits = &hex[2 * position..2 * position + 2];
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| KeyError::Digest)?;
-    }
-    Ok(digest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_key_is_known_by_itself_and_by_its_digest() {
-        let digest = hash_key("the key of bob 1234").unwrap();
+        let digest = KeyDigest::of("the key of bob 1234").unwrap().to_string();
         let ring = ring(&[("alice", "the key of alice"), ("bob", &digest)]).unwrap();
         let name = |key: &str| {
             ring.principal_of(key)
@@ -190,10 +145,19 @@ mod tests {
     #[test]
     fn keys_that_cannot_be_used_are_refused_by_name() {
         let error = |keys: &[(&str, &str)]| ring(keys).unwrap_err();
-        assert_eq!(error(&[("a", "short")]), ("a".into(), KeyError::Short));
-        assert_eq!(error(&[("a", "sha256:12")]), ("a".into(), KeyError::Digest));
+        assert_eq!(
+            error(&[("a", "short")]),
+            ("a".into(), KeyError::Digest(KeyDigestError::Short))
+        );
+        assert_eq!(
+            error(&[("a", "sha256:12")]),
+            ("a".into(), KeyError::Digest(KeyDigestError::Digest))
+        );
         let not_hex = format!("sha256:{}", "g".repeat(64));
-        assert_eq!(error(&[("a", &not_hex)]), ("a".into(), KeyError::Digest));
+        assert_eq!(
+            error(&[("a", &not_hex)]),
+            ("a".into(), KeyError::Digest(KeyDigestError::Digest))
+        );
         let same = "one and the same key";
         assert_eq!(
             error(&[("a", same), ("b", same)]),
@@ -203,12 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_the_standard_and_nothing_shows_it() {
-        assert_eq!(
-            hash_key("abcdefghijklmnopqrstuvwxyz").unwrap(),
-            "sha256:71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73"
-        );
-        assert_eq!(hash_key("short"), Err(KeyError::Short));
+    fn nothing_shows_a_key() {
         let ring = ring(&[("alice", "the key of alice")]).unwrap();
         assert_eq!(format!("{ring:?}"), r#"{"alice"}"#);
         assert!(ring.principal_of("the key of bob").is_none() && !ring.is_empty());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use config::{Map, Source, Value, ValueKind};
+use riglm_adapters_http::ControlConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
 use validator::Validate;
@@ -142,6 +143,7 @@ fn checked(
     let keys = KeyRing::from_config(&sections.auth).map_err(|(name, error)| {
         value_error(tree, format!("auth.keys.{name}"), error.to_string())
     })?;
+    check_control(&sections.control, tree)?;
     let address = sections.listen.address;
     if overrides.downstream == Downstream::Http && !address.ip().is_loopback() && keys.is_empty() {
         let reason = format!(
@@ -174,6 +176,26 @@ fn checked(
     })
 }
 
+/// Checks the keys of the control server.
+fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Result<(), ConfigError> {
+    let refused = |key: String, reason: String| Err(value_error(tree, key, reason));
+    if let Some(token) = &control.token
+        && let Err(error) = token.digest()
+    {
+        return refused("control.token".into(), error.to_string());
+    }
+    for (name, key) in &control.keys {
+        if let Err(error) = key.key.digest() {
+            return refused(format!("control.keys.{name}.key"), error.to_string());
+        }
+        if key.scopes.is_empty() {
+            let reason = "expected at least one of read, override, config and data";
+            return refused(format!("control.keys.{name}.scopes"), reason.into());
+        }
+    }
+    Ok(())
+}
+
 /// Checks what profiles make of the section `filtering`, and that only those are named that there
 /// are. Returns the one that the command line names.
 fn check_profiles(
@@ -181,7 +203,14 @@ fn check_profiles(
     tree: &Map<String, Value>,
     overrides: &Overrides,
 ) -> Result<Option<ProfileName>, ConfigError> {
+    let mut seen: Vec<&ProfileName> = Vec::new();
     for (name, profile) in &sections.profiles {
+        let is_same = |one: &&&ProfileName| one.as_str().eq_ignore_ascii_case(name.as_str());
+        if let Some(same) = seen.iter().find(is_same) {
+            let reason = format!("differs from profiles.{same} in the case of letters alone");
+            return Err(value_error(tree, format!("profiles.{name}"), reason));
+        }
+        seen.push(name);
         let filtering = sections.filtering.under(&profile.filtering);
         if let Err(errors) = filtering.validate()
             && let Some(refusal) = first_refusal(&errors)

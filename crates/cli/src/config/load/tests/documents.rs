@@ -209,6 +209,8 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "upstream.auth",
         "listen",
         "control",
+        "control.keys",
+        "control.keys.page",
         "auth",
         "auth.keys",
         "storage",
@@ -236,7 +238,13 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "logging",
     ];
     let with_keys = sections.into_iter().chain([""]);
-    let named_freely = ["upstreams", "upstream.auth", "auth.keys", "profiles"];
+    let named_freely = [
+        "upstreams",
+        "upstream.auth",
+        "auth.keys",
+        "control.keys",
+        "profiles",
+    ];
     let with_keys = with_keys.filter(|name| !named_freely.contains(name));
     for section in with_keys {
         let keys = keys_of_the_code(section);

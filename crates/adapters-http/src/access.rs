@@ -1,0 +1,119 @@
+//! Who may do what: bearer keys with scopes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use riglm_domain::key_digest::KeyDigest;
+use riglm_domain::principal::Principal;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
+
+/// What a key lets its holder do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// To see what is known and what was decided.
+    Read,
+    /// To decide which tools lists show.
+    Override,
+    /// To change the configuration.
+    Config,
+    /// To hand out and remove what is stored.
+    Data,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Override, Self::Config, Self::Data];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Override => "override",
+            Self::Config => "config",
+            Self::Data => "data",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A key of the control server.
+#[derive(Clone, Debug)]
+pub struct ControlKey {
+    /// Whom it stands for, as the audit trail names them.
+    pub holder: Principal,
+    /// The key.
+    pub digest: KeyDigest,
+    /// What it lets its holder do.
+    pub scopes: Vec<Scope>,
+}
+
+/// All keys of the control server. Without any nobody is let in.
+#[derive(Clone, Debug, Default)]
+pub struct ControlKeys(Arc<[ControlKey]>);
+
+impl ControlKeys {
+    /// Returns these keys.
+    #[must_use]
+    pub fn new(keys: Vec<ControlKey>) -> Self {
+        Self(keys.into())
+    }
+
+    /// Returns the key that was presented. The time that it takes depends on the length of what
+    /// was presented and on the number of keys, not on their content.
+    fn find(&self, presented: &str) -> Option<&ControlKey> {
+        let mut found = None;
+        for key in self.0.iter() {
+            if key.digest.is_of(presented) {
+                found = Some(key);
+            }
+        }
+        found
+    }
+}
+
+/// Who makes a request that was let in.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor(pub(crate) Principal);
+
+/// What a route asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Required {
+    pub(crate) keys: ControlKeys,
+    pub(crate) scope: Scope,
+}
+
+/// Answers 401 to requests without a key, and 403 to those whose key has not the scope.
+pub(crate) async fn check(
+    State(required): State<Required>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let presented = request.headers().get(header::AUTHORIZATION);
+    let presented = presented.and_then(|value| value.to_str().ok());
+    let token = presented.and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    let Some(key) = token.and_then(|token| required.keys.find(token)) else {
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "a bearer token is required");
+        let challenge = HeaderValue::from_static("Bearer realm=\"riglm control\"");
+        return ([(header::WWW_AUTHENTICATE, challenge)], problem).into_response();
+    };
+    if !key.scopes.contains(&required.scope) {
+        let detail = format!("this token lacks the scope {}", required.scope);
+        return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
+    }
+    request.extensions_mut().insert(Actor(key.holder.clone()));
+    next.run(request).await
+}

@@ -1,0 +1,56 @@
+//! Bodies of requests: JSON within a limit, checked before anybody uses it.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, Request};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::de::DeserializeOwned;
+use validator::Validate;
+
+use crate::problem::Problem;
+
+/// The largest body that is read, in bytes.
+pub(crate) const MAX_BYTES: usize = 64 << 10;
+
+/// A body that was read and is valid.
+#[derive(Debug)]
+pub(crate) struct Valid<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let read = Json::<T>::from_request(request, state).await;
+        let Json(body) = read.map_err(|rejection| {
+            let status = match &rejection {
+                JsonRejection::JsonSyntaxError(_) => StatusCode::BAD_REQUEST,
+                other => other.status(),
+            };
+            Problem::new(status, reason(&rejection)).into_response()
+        })?;
+        body.validate().map_err(|errors| {
+            let text = errors.to_string().replace('\n', "; ");
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text).into_response()
+        })?;
+        Ok(Self(body))
+    }
+}
+
+/// Returns what is wrong with a body, without what it said.
+fn reason(rejection: &JsonRejection) -> String {
+    match rejection {
+        JsonRejection::JsonDataError(error) => match std::error::Error::source(error) {
+            Some(source) => format!("the body does not fit: {source}"),
+            None => "the body does not fit".into(),
+        },
+        JsonRejection::JsonSyntaxError(_) => "the body is no JSON text".into(),
+        JsonRejection::MissingJsonContentType(_) => {
+            "the content type must be application/json".into()
+        }
+        _ if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            format!("the body has more than {MAX_BYTES} bytes")
+        }
+        _ => "the body cannot be read".into(),
+    }
+}

@@ -1,0 +1,260 @@
+//! What operators decide, over HTTP.
+
+use std::net::SocketAddr;
+
+use http::header;
+use http_body_util::Full;
+use jiff::{SignedDuration, Timestamp};
+use riglm_app::overrides::Overrides;
+use riglm_ports::fake::{ManualClock, MemoryStore};
+use serde_json::{Value, json};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+struct Server {
+    address: SocketAddr,
+    store: Arc<MemoryStore>,
+}
+
+async fn server() -> Server {
+    let store = Arc::new(MemoryStore::default());
+    let clock = Arc::new(ManualClock::at(NOW));
+    let overrides = Overrides::new(store.clone(), store.clone(), clock);
+    let parts = ControlParts {
+        health: HealthSource {
+            version: "1",
+            upstreams: Arc::new(Vec::new),
+            store: Arc::new(sound_store),
+            encoders: Arc::new(Vec::new),
+            learning: Arc::new(|| LearningHealth {
+                condition: LearningCondition::Off,
+                learned_calls: 0,
+                failures: 0,
+            }),
+        },
+        keys: keys(),
+        overrides: Some(Arc::new(overrides)),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = router(&ControlConfig::default(), parts);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Server { address, store }
+}
+
+impl Server {
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: &str,
+    ) -> (u16, Option<String>, Value) {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request
+            .body(Full::new(Bytes::from(body.to_owned())))
+            .unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let place = response.headers().get(header::LOCATION);
+        let place = place.map(|place| place.to_str().unwrap().to_owned());
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&body).unwrap()
+        };
+        (status, place, body)
+    }
+
+    async fn decide(&self, body: &Value) -> (u16, Option<String>, Value) {
+        let token = Some(KEYS[0].1);
+        self.send("POST", "/override", token, &body.to_string())
+            .await
+    }
+}
+
+#[tokio::test]
+async fn a_decision_is_made_listed_audited_and_removed() {
+    let server = server().await;
+    let end = NOW + SignedDuration::from_hours(1);
+    let asked = json!({
+        "tool": "odd/name \u{1f527} %2F",
+        "action": "exclude",
+        "scope": {"kind": "profile", "id": "few"},
+        "expires_at": end,
+        "reason": "it is being repaired",
+    });
+    let (status, place, decided) = server.decide(&asked).await;
+    assert_eq!(status, 201);
+    for (key, value) in asked.as_object().unwrap() {
+        assert_eq!(&decided[key], value, "{key}");
+    }
+    assert_eq!(decided["created_by"], "control");
+    let place = place.unwrap();
+    assert_eq!(
+        place,
+        format!("/overrides/{}", decided["id"].as_str().unwrap())
+    );
+
+    let (status, _, listed) = server.send("GET", "/overrides", Some(KEYS[1].1), "").await;
+    assert_eq!((status, &listed), (200, &json!({"overrides": [decided]})));
+    let (status, _, _) = server.send("DELETE", &place, Some(KEYS[0].1), "").await;
+    assert_eq!(status, 204);
+    let (status, _, problem) = server.send("DELETE", &place, Some(KEYS[0].1), "").await;
+    assert_eq!((status, &problem["status"]), (404, &json!(404)));
+    let (status, _, trail) = server
+        .send("GET", "/audit?limit=2", Some(KEYS[1].1), "")
+        .await;
+    assert_eq!(status, 200);
+    let actions: Vec<&Value> = trail["entries"].as_array().unwrap().iter().collect();
+    assert_eq!(actions.len(), 2);
+    assert_eq!(actions[0]["action"], "override.create");
+    assert_eq!(actions[1]["action"], "override.remove");
+}
+
+#[tokio::test]
+async fn who_has_no_token_or_not_the_scope_is_refused() {
+    let server = server().await;
+    let body = json!({"tool": "t", "action": "pin", "scope": {"kind": "global"}}).to_string();
+    for (method, path) in [
+        ("POST", "/override"),
+        ("GET", "/overrides"),
+        ("DELETE", "/overrides/x"),
+        ("GET", "/audit"),
+    ] {
+        for token in [
+            None,
+            Some(""),
+            Some("wrong"),
+            Some("the token of the operator2"),
+        ] {
+            let (status, _, problem) = server.send(method, path, token, &body).await;
+            assert_eq!(
+                (status, &problem["status"]),
+                (401, &json!(401)),
+                "{method} {path}"
+            );
+        }
+    }
+    let (status, _, problem) = server
+        .send("POST", "/override", Some(KEYS[1].1), &body)
+        .await;
+    assert_eq!(status, 403);
+    assert_eq!(problem["detail"], "this token lacks the scope override");
+    let (status, _, _) = server
+        .send("DELETE", "/overrides/x", Some(KEYS[1].1), "")
+        .await;
+    assert_eq!(status, 403);
+    let (status, _, _) = server.send("GET", "/override", Some(KEYS[0].1), "").await;
+    assert_eq!(status, 405);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_with_the_reason() {
+    let server = server().await;
+    let global = json!({"kind": "global"});
+    for (body, status, reason) in [
+        (
+            json!({"action": "pin", "scope": global}),
+            422,
+            "missing field `tool`",
+        ),
+        (
+            json!({"tool": "", "action": "pin", "scope": global}),
+            422,
+            "tool must be a name",
+        ),
+        (
+            json!({"tool": 7, "action": "pin", "scope": global}),
+            422,
+            "invalid type",
+        ),
+        (
+            json!({"tool": "t", "action": "show", "scope": global}),
+            422,
+            "unknown variant",
+        ),
+        (
+            json!({"tool": "t", "action": "pin", "scope": global, "x": 1}),
+            422,
+            "unknown field `x`",
+        ),
+        (
+            json!({"tool": "t", "action": "pin", "scope": {"kind": "client"}}),
+            422,
+            "scope.id",
+        ),
+        (
+            json!({"tool": "t", "action": "pin", "scope": {"kind": "global", "id": "x"}}),
+            422,
+            "scope.id must not",
+        ),
+        (
+            json!({"tool": "t", "action": "pin", "scope": global, "expires_at": "soon"}),
+            422,
+            "the body does not fit",
+        ),
+        (
+            json!({"tool": "t", "action": "pin", "scope": global, "expires_at": NOW}),
+            422,
+            "in the past",
+        ),
+        (
+            json!({"tool": "t", "action": "pin", "scope": global, "reason": "x".repeat(1_001)}),
+            422,
+            "at most 1000 characters",
+        ),
+        (
+            json!({"tool": "t".repeat(100_000)}),
+            413,
+            "more than 65536 bytes",
+        ),
+        (json!([]), 422, "the body does not fit"),
+    ] {
+        let (answered, _, problem) = server.decide(&body).await;
+        let detail = problem["detail"].as_str().unwrap();
+        let start: String = body.to_string().chars().take(80).collect();
+        assert_eq!(answered, status, "{start}: {detail}");
+        assert!(detail.contains(reason), "{start}: {detail}");
+    }
+    let (status, _, problem) = server.send("POST", "/override", Some(KEYS[0].1), "{").await;
+    assert_eq!(
+        (status, &problem["detail"]),
+        (400, &json!("the body is no JSON text"))
+    );
+    for query in ["0", "1001", "-1", "x", "1&x=2"] {
+        let path = format!("/audit?limit={query}");
+        let (status, _, _) = server.send("GET", &path, Some(KEYS[0].1), "").await;
+        assert_eq!(status, 422, "{query}");
+    }
+    for id in [
+        "x",
+        "%ff",
+        "019b7ca9-8c88-7909-8909-090909090909",
+        "%F0%9F%94%A7",
+    ] {
+        let path = format!("/overrides/{id}");
+        let (status, _, _) = server.send("DELETE", &path, Some(KEYS[0].1), "").await;
+        assert_eq!(status, 404, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_told_as_such() {
+    let server = server().await;
+    server.store.start_failing();
+    let body = json!({"tool": "t", "action": "pin", "scope": {"kind": "global"}});
+    let (status, _, problem) = server.decide(&body).await;
+    assert_eq!(status, 503);
+    assert_eq!(problem["detail"], "the database does not answer");
+}

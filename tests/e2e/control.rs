@@ -1,0 +1,99 @@
+//! The control server: what operators decide reaches clients.
+
+use std::path::Path;
+
+use http::Method;
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::{Server, Transport};
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
+struct Line {
+    riglm: Riglm,
+    control: Url,
+    token: String,
+}
+
+async fn line(data_dir: &Path) -> Line {
+    let program = env!("CARGO_BIN_EXE_odd-server").into();
+    let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
+    let upstream = Server::OddWith(program, arguments.to_vec());
+    let upstream = upstream.start(Transport::Stdio).await;
+    let address = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", "prediction", "--control", &address];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Options::default()
+    };
+    let riglm = Riglm::serve(&upstream, data_dir, &options).await;
+    let token = std::fs::read_to_string(data_dir.join("control.token")).unwrap();
+    Line {
+        riglm,
+        control: format!("http://{address}").parse().unwrap(),
+        token: token.trim().to_owned(),
+    }
+}
+
+impl Line {
+    async fn operate(&self, method: Method, path: &str, body: &str) -> Answer {
+        let bearer = format!("Bearer {}", self.token);
+        let headers = [
+            ("authorization", &*bearer),
+            ("content-type", "application/json"),
+        ];
+        let url = self.control.join(path).unwrap();
+        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
+        answer.await.unwrap()
+    }
+}
+
+async fn listed(client: &RawClient, id: &str) -> Vec<String> {
+    let answer = client.request(&request(id, "tools/list")).await;
+    let answer: Value = serde_json::from_str(&answer.text).unwrap();
+    let tools = answer["result"]["tools"].as_array().unwrap().iter();
+    tools
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.open_stream(None).await;
+    assert!(listed(&client, "1").await.contains(&"tool-003".to_owned()));
+
+    let decision = json!({"tool": "tool-003", "action": "exclude", "scope": {"kind": "global"}});
+    let before = client.n_received();
+    let answer = line
+        .operate(Method::POST, "/override", &decision.to_string())
+        .await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    client.method_after(before, LIST_CHANGED, 1).await;
+    assert!(!listed(&client, "2").await.contains(&"tool-003".to_owned()));
+    let called = client.request(&call("3", "tool-003", "{}")).await;
+    assert!(called.text.contains("\"result\""), "{}", called.text);
+
+    let place = answer.header("location").unwrap().to_owned();
+    let before = client.n_received();
+    let answer = line.operate(Method::DELETE, &place, "").await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    client.method_after(before, LIST_CHANGED, 1).await;
+    assert!(listed(&client, "4").await.contains(&"tool-003".to_owned()));
+
+    let trail = line.operate(Method::GET, "/audit", "").await;
+    let trail: Value = serde_json::from_str(&trail.body).unwrap();
+    let entries = trail["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 2);
+    assert!(entries.iter().all(|entry| entry["actor"] == "control"));
+}
