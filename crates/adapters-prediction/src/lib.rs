@@ -20,7 +20,7 @@ pub use predictor::{
     BandsConfig, PredictionConfig, PredictorName, predictor_from, predictor_named,
 };
 pub use registry::{
-    ClientRuleConfig, CostsConfig, FilteringConfig, PoolConfig, ProfileConfig,
+    ClientRuleConfig, CostsConfig, FilteringConfig, PolicyChoice, PoolConfig, ProfileConfig,
     ProfileFilteringConfig, Strategy, list_policy_from,
 };
 pub use tokens::O200kTokenCounter;

@@ -15,7 +15,7 @@ use crate::{AllowList, DenyList};
 
 pub use costs::CostsConfig;
 pub use filtering::{ClientRuleConfig, FilteringConfig, PoolConfig};
-pub use profiles::{ProfileConfig, ProfileFilteringConfig};
+pub use profiles::{PolicyChoice, ProfileConfig, ProfileFilteringConfig};
 
 /// How the tools of a list are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

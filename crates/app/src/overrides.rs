@@ -166,9 +166,15 @@ mod tests {
         let overrides = Overrides::new(store.clone(), store, Arc::new(ManualClock::at(NOW)));
         let alice = Principal::named("alice");
         let decided = overrides.decide(decision(None), &alice).await.unwrap();
-        assert_eq!(overrides.holding().await.unwrap(), [decided.clone()]);
+        assert_eq!(
+            overrides.holding().await.unwrap(),
+            std::slice::from_ref(&decided)
+        );
         let again = overrides.decide(decision(None), &alice).await.unwrap();
-        assert_eq!(overrides.holding().await.unwrap(), [again.clone()]);
+        assert_eq!(
+            overrides.holding().await.unwrap(),
+            std::slice::from_ref(&again)
+        );
         assert!(overrides.remove(again.id, &alice).await.unwrap());
         assert!(!overrides.remove(again.id, &alice).await.unwrap());
         assert!(overrides.holding().await.unwrap().is_empty());

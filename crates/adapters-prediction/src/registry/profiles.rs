@@ -17,17 +17,33 @@ pub struct ProfileConfig {
     pub filtering: ProfileFilteringConfig,
 }
 
+/// A policy that a profile has in place of the general one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyChoice {
+    /// That of the class of the client: `auto`.
+    #[serde(rename = "auto")]
+    OfClass,
+    /// This one.
+    #[serde(untagged)]
+    Named(ListPolicyName),
+}
+
+impl<'de> Deserialize<'de> for PolicyChoice {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let policy = policy(deserializer)?;
+        Ok(policy.map_or(Self::OfClass, Self::Named))
+    }
+}
+
 /// The configuration section `profiles.NAME.filtering`. What is not set is as in section
 /// `filtering`; what is set stands in its place, lists of names as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileFilteringConfig {
-    /// The policy of clients that no rule names; `Some(None)` for that of their class.
-    #[serde(
-        deserialize_with = "chosen_policy",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub policy: Option<Option<ListPolicyName>>,
+    /// The policy of clients that no rule names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyChoice>,
     /// The fewest tools of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_tools: Option<u32>,
@@ -68,7 +84,11 @@ impl FilteringConfig {
             own.unwrap_or(general).clone()
         }
         Self {
-            policy: profile.policy.unwrap_or(self.policy),
+            policy: match profile.policy {
+                None => self.policy,
+                Some(PolicyChoice::OfClass) => None,
+                Some(PolicyChoice::Named(policy)) => Some(policy),
+            },
             min_tools: or(profile.min_tools.as_ref(), &self.min_tools),
             max_tools: or(profile.max_tools.as_ref(), &self.max_tools),
             token_budget: profile.token_budget.or(self.token_budget),
@@ -82,12 +102,6 @@ impl FilteringConfig {
             ..self.clone()
         }
     }
-}
-
-fn chosen_policy<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<ListPolicyName>>, D::Error> {
-    policy(deserializer).map(Some)
 }
 
 #[cfg(test)]

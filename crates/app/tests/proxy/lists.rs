@@ -408,7 +408,7 @@ fn told(scene: &Scene) -> Vec<String> {
 }
 
 /// Returns a proxy whose operator's decisions are in the store, and the store.
-async fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
+fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
     let lists = Arc::new(Lists::new(ListsParts {
         options: ListOptions::default(),
@@ -438,7 +438,7 @@ async fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
 
 #[tokio::test(start_paused = true)]
 async fn clients_are_told_once_of_what_the_operator_decides() {
-    let (scene, lists, store) = governed().await;
+    let (scene, lists, store) = governed();
     ask(&scene, HELLO).await;
     scene
         .send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
@@ -460,7 +460,7 @@ async fn clients_are_told_once_of_what_the_operator_decides() {
 
 #[tokio::test(start_paused = true)]
 async fn modern_clients_are_told_on_the_streams_that_the_server_agreed_to() {
-    let (scene, lists, store) = governed().await;
+    let (scene, lists, store) = governed();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
     for id in [1, 2] {
         scene

@@ -73,13 +73,15 @@ pub(super) fn visit(
     let profile = match profile {
         None => None,
         // Who may not come in learns nothing of which profiles there are.
-        Some(name) => match ProfileName::parse(name).map(|name| port.profiles.get(&name)) {
-            Ok(Some(profile)) => Some(profile.clone()),
-            _ => {
+        Some(name) => {
+            let profile = ProfileName::parse(name).ok();
+            let known = profile.filter(|name| port.profiles.contains(name));
+            let Some(profile) = known else {
                 let text = format!("there is no profile {name:?} in section profiles");
                 return Err(Box::new(reply::invalid(StatusCode::NOT_FOUND, &text)));
-            }
-        },
+            };
+            Some(profile)
+        }
     };
     Ok(Visitor { principal, profile })
 }

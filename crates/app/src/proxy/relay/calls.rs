@@ -47,7 +47,7 @@ impl Relay {
             .await;
         let together = CallSession::of(work_session, session);
         let is_modern = params.protocol_meta().is_some();
-        let listed = self.note_for_list(&called, together, is_modern).await;
+        let listed = self.note_for_list(&called, together, is_modern);
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
         let source = match is_hidden {
             true if was_found() => ToolSource::Found,

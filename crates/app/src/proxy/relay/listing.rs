@@ -229,7 +229,7 @@ impl Relay {
 
     /// Takes note of a call, for the list of its session; returns the list that the caller sees and
     /// whether it leaves the tool out.
-    pub(super) async fn note_for_list(
+    pub(super) fn note_for_list(
         &self,
         tool: &ToolRef,
         session: CallSession,

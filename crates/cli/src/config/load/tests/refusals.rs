@@ -39,48 +39,6 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
             "riglm.toml: filtering: min_tools (30) must not be greater than max_tools (20)",
         ),
         (
-            "[profiles.few.filtering]\nmax_tools = 3\n",
-            "riglm.toml: profiles.few.filtering: min_tools (5) must not be greater than \
-             max_tools (3)",
-        ),
-        (
-            "[profiles.few.filtering]\nmin_tools = 0\nmax_tools = 0\n",
-            "riglm.toml: profiles.few.filtering.max_tools: expected a number from 1 to 5000",
-        ),
-        (
-            "[profiles.few]\nmax_tools = 3\n",
-            "riglm.toml: profiles.few.max_tools: unknown field `max_tools`, expected `filtering`",
-        ),
-        (
-            "[profiles.\"a b\".filtering]\nmax_tools = 3\n",
-            "riglm.toml: profiles.a b: profile name \"a b\" must be 1 to 64 characters of letters, \
-             digits, '-', '_' and '.', begin with a letter or digit, and have no '__'",
-        ),
-        (
-            "[profiles.few]\n[profiles.Few]\n",
-            "configuration: profiles.few: differs from profiles.Few in the case of letters alone",
-        ),
-        (
-            "[[filtering.pools]]\nname = \"p\"\ntools = [\"*\"]\nprofile = \"work\"\n\
-             [profiles.few]\n",
-            "riglm.toml: filtering.pools[0].profile: there is no profile \"work\"; there are few",
-        ),
-        (
-            "[control]\ntoken = \"short\"\n",
-            "riglm.toml: control.token: expected a key of at least 16 characters, or sha256: and \
-             its digest",
-        ),
-        (
-            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = []\n",
-            "riglm.toml: control.keys.page.scopes: expected at least one of read, override, \
-             config and data",
-        ),
-        (
-            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"all\"]\n",
-            "riglm.toml: control.keys.page.scopes[0]: unknown variant `all`, expected one of \
-             `read`, `override`, `config`, `data`",
-        ),
-        (
             "[search]\ntool_name = \"find tools\"\n",
             "riglm.toml: search.tool_name: expected 1 to 64 letters, digits, `_` and `-`",
         ),
@@ -137,6 +95,56 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
         yaml.starts_with("configuration file riglm.yaml is not valid YAML: "),
         "{yaml}"
     );
+}
+
+#[test]
+fn profiles_and_keys_of_operators_are_checked() {
+    for (text, refusal) in [
+        (
+            "[profiles.few.filtering]\nmax_tools = 3\n",
+            "riglm.toml: profiles.few.filtering: min_tools (5) must not be greater than \
+             max_tools (3)",
+        ),
+        (
+            "[profiles.few.filtering]\nmin_tools = 0\nmax_tools = 0\n",
+            "riglm.toml: profiles.few.filtering.max_tools: expected a number from 1 to 5000",
+        ),
+        (
+            "[profiles.few]\nmax_tools = 3\n",
+            "riglm.toml: profiles.few.max_tools: unknown field `max_tools`, expected `filtering`",
+        ),
+        (
+            "[profiles.\"a b\".filtering]\nmax_tools = 3\n",
+            "riglm.toml: profiles.a b: profile name \"a b\" must be 1 to 64 characters of letters, \
+             digits, '-', '_' and '.', begin with a letter or digit, and have no '__'",
+        ),
+        (
+            "[profiles.few]\n[profiles.Few]\n",
+            "configuration: profiles.few: differs from profiles.Few in the case of letters alone",
+        ),
+        (
+            "[[filtering.pools]]\nname = \"p\"\ntools = [\"*\"]\nprofile = \"work\"\n\
+             [profiles.few]\n",
+            "riglm.toml: filtering.pools[0].profile: there is no profile \"work\"; there are few",
+        ),
+        (
+            "[control]\ntoken = \"short\"\n",
+            "riglm.toml: control.token: expected a key of at least 16 characters, or sha256: and \
+             its digest",
+        ),
+        (
+            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = []\n",
+            "riglm.toml: control.keys.page.scopes: expected at least one of read, override, \
+             config and data",
+        ),
+        (
+            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"all\"]\n",
+            "riglm.toml: control.keys.page.scopes[0]: unknown variant `all`, expected one of \
+             `read`, `override`, `config`, `data`",
+        ),
+    ] {
+        assert_eq!(toml_refusal(text), refusal);
+    }
 }
 
 #[test]
