@@ -55,6 +55,26 @@ impl Line {
     }
 }
 
+#[tokio::test]
+async fn without_a_token_of_its_own_the_server_tells_its_health_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let data = TempDir::new().unwrap();
+    let file = data.path().join("control.token");
+    std::fs::write(&file, "a token that others can read").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let line = line(data.path()).await;
+    let warned = |text: &str| text.contains("GET /health alone").then_some(());
+    line.riglm
+        .process
+        .line(std::time::Duration::from_secs(10), "a warning", warned)
+        .await;
+    assert_eq!(line.operate(Method::GET, "/health", "").await.status, 200);
+    assert_eq!(
+        line.operate(Method::GET, "/overrides", "").await.status,
+        401
+    );
+}
+
 async fn listed(client: &RawClient, id: &str) -> Vec<String> {
     let answer = client.request(&request(id, "tools/list")).await;
     let answer: Value = serde_json::from_str(&answer.text).unwrap();

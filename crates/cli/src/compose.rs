@@ -405,15 +405,15 @@ fn control_keys(control: &ControlConfig, data_dir: &Path) -> anyhow::Result<Cont
         return Ok(ControlKeys::default());
     }
     let token = match &control.token {
-        Some(token) => token.digest().context("control.token")?,
-        None => KeyDigest::of(&riglm_adapters_storage::control_token(data_dir)?)
-            .context("the file control.token in the data directory")?,
+        Some(token) => Some(token.digest().context("control.token")?),
+        None => token_of(data_dir),
     };
-    let mut keys = vec![ControlKey {
+    let token = token.map(|digest| ControlKey {
         holder: Principal::named("control"),
-        digest: token,
+        digest,
         scopes: Scope::ALL.to_vec(),
-    }];
+    });
+    let mut keys: Vec<ControlKey> = token.into_iter().collect();
     for (name, key) in &control.keys {
         let digest = key.key.digest();
         keys.push(ControlKey {
@@ -423,6 +423,18 @@ fn control_keys(control: &ControlConfig, data_dir: &Path) -> anyhow::Result<Cont
         });
     }
     Ok(ControlKeys::new(keys))
+}
+
+/// Returns the token in the data directory. Where there is none to be had the proxy goes on without
+/// what needs it.
+fn token_of(data_dir: &Path) -> Option<KeyDigest> {
+    let token = riglm_adapters_storage::control_token(data_dir).map_err(anyhow::Error::from);
+    let digest = token.and_then(|token| Ok(KeyDigest::of(&token)?));
+    digest
+        .inspect_err(|error| {
+            tracing::warn!("the control server answers GET /health alone: no token: {error:#}");
+        })
+        .ok()
 }
 
 async fn start_control(
