@@ -34,10 +34,6 @@ impl Relay {
             upstream: self.upstream().clone(),
             tool: tool.clone(),
         });
-        let was_found = || {
-            let searched = searched.as_ref();
-            searched.is_some_and(|tool| self.caller.search.has_found(tool))
-        };
         let called = ToolRef {
             upstream: self.upstream().clone(),
             tool: tool.clone(),
@@ -46,6 +42,10 @@ impl Relay {
             .work_session(&self.shared, message.hints(), RequestKind::Call, started_at)
             .await;
         let together = CallSession::of(work_session, session);
+        let was_found = || {
+            let searched = searched.as_ref();
+            searched.is_some_and(|tool| self.caller.search.has_found(together, tool))
+        };
         let is_modern = params.protocol_meta().is_some();
         let listed = self.note_for_list(&called, together, is_modern);
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
@@ -56,7 +56,7 @@ impl Relay {
         };
         let context = searched
             .as_ref()
-            .and_then(|_| self.caller.search.context(Instant::now()));
+            .and_then(|_| self.caller.search.context(together, Instant::now()));
         let continued = self.continued(params);
         if continued.is_none() {
             self.note_call_intent(together, params.arguments());

@@ -268,7 +268,8 @@ impl Relay {
             let now = relay.shared.recorder.now();
             let ask = relay.caller.list_ask(&client, session, is_modern, now);
             let search = &relay.caller.search;
-            if lists.has_changed(&ask, |tool| search.has_found(tool)) && !relay.is_closed() {
+            if lists.has_changed(&ask, |tool| search.has_found(session, tool)) && !relay.is_closed()
+            {
                 relay.tell_of_change().await;
             }
         });

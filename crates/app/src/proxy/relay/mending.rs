@@ -100,13 +100,14 @@ impl Relay {
             }
         };
         let memory = &self.caller.search;
+        let session = self.caller.together(self.row().await);
         if let Some(tool) = self.own_in(&offer, &call.name) {
             let is_hidden = call.is_hidden || tool.is_hidden;
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
             let problems = tools.problems(tool, &call.arguments).await;
-            let length = |tool: &OfferedTool| memory.length_for(&("schema", &tool.name));
+            let length = |tool: &OfferedTool| memory.length_for(&("schema", session, &tool.name));
             let said = || misfit_of(tool, &problems, (false, length(tool)));
             return (!problems.is_empty()).then(said);
         }
@@ -114,7 +115,7 @@ impl Relay {
             return None; // It may be one of those that were not read.
         }
         let search = tools.name(OwnTool::Search)?;
-        let length = memory.length_for(&("name", &call.name));
+        let length = memory.length_for(&("name", session, &call.name));
         Some(unknown(&call.name, &offer, search, length))
     }
 

@@ -71,7 +71,7 @@ impl SearchTool {
             limit: arguments.limit,
             offer,
             shown: asking.shown.clone(),
-            told: asking.caller.search.told(),
+            told: asking.caller.search.told(asking.session),
         };
         let reply = self.service.search(call).await;
         tracing::debug!(
@@ -95,6 +95,7 @@ impl SearchTool {
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
         search.found(
+            asking.session,
             named.clone().chain(&reply.predicted),
             context,
             Instant::now(),

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use lru::LruCache;
 use riglm_domain::id::ContextId;
+use riglm_domain::invocation::CallSession;
 use riglm_domain::tool::ToolRef;
 
 use super::help::Length;
@@ -15,6 +18,8 @@ use crate::search::Offer;
 const CONTEXT_FOR: Duration = Duration::from_mins(10);
 /// The most tools that are remembered as found; beyond it the session begins anew.
 const MAX_FOUND: usize = 5_000;
+/// The most work sessions of one connection whose searches are remembered.
+const MAX_WORK_SESSIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 /// The most things of which it is remembered that they were said; likewise.
 const MAX_SAID: usize = 1_000;
 
@@ -22,17 +27,37 @@ const MAX_SAID: usize = 1_000;
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct SessionSearch(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     offer: Option<Arc<Offer>>,
     /// Counts how often the offer was forgotten.
     epoch: u64,
     /// The offer that was made known last.
     learned: Option<[u8; 32]>,
-    found: HashSet<ToolRef>,
-    context: Option<(ContextId, Instant)>,
     /// What was said at full length, by hash.
     said: HashSet<u64>,
+    /// What searches named, for each work session: another one is another conversation, which was
+    /// told nothing of it.
+    told: LruCache<CallSession, Told>,
+}
+
+/// What the searches of one work session named.
+#[derive(Debug, Default)]
+struct Told {
+    found: HashSet<ToolRef>,
+    context: Option<(ContextId, Instant)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            offer: None,
+            epoch: 0,
+            learned: None,
+            said: HashSet::new(),
+            told: LruCache::new(MAX_WORK_SESSIONS),
+        }
+    }
 }
 
 impl SessionSearch {
@@ -72,28 +97,34 @@ impl SessionSearch {
     /// Notes the tools that the answer to a search named.
     pub(super) fn found<'a>(
         &self,
+        session: CallSession,
         tools: impl IntoIterator<Item = &'a ToolRef>,
         context: Option<ContextId>,
         now: Instant,
     ) {
         let mut state = self.state();
+        let told = state.told.get_or_insert_mut(session, Told::default);
         for tool in tools {
-            if state.found.len() >= MAX_FOUND {
-                state.found.clear();
+            if told.found.len() >= MAX_FOUND {
+                told.found.clear();
             }
-            state.found.insert(tool.clone());
+            told.found.insert(tool.clone());
         }
-        state.context = context.map(|context| (context, now)).or(state.context);
+        told.context = context.map(|context| (context, now)).or(told.context);
     }
 
-    /// Returns the tools that searches named.
-    pub(super) fn told(&self) -> HashSet<ToolRef> {
-        self.state().found.clone()
+    /// Returns the tools that searches of a work session named.
+    pub(super) fn told(&self, session: CallSession) -> HashSet<ToolRef> {
+        let state = self.state();
+        let told = state.told.peek(&session);
+        told.map_or_else(HashSet::new, |told| told.found.clone())
     }
 
-    /// Returns whether a search named the tool.
-    pub(in crate::proxy) fn has_found(&self, tool: &ToolRef) -> bool {
-        self.state().found.contains(tool)
+    /// Returns whether a search of a work session named the tool.
+    pub(in crate::proxy) fn has_found(&self, session: CallSession, tool: &ToolRef) -> bool {
+        let state = self.state();
+        let told = state.told.peek(&session);
+        told.is_some_and(|told| told.found.contains(tool))
     }
 
     /// Returns at which length something is said: in full the first time.
@@ -111,9 +142,13 @@ impl SessionSearch {
         }
     }
 
-    /// Returns what the last search says of what is done now.
-    pub(in crate::proxy) fn context(&self, now: Instant) -> Option<ContextId> {
-        let (context, given) = self.state().context?;
+    /// Returns what the last search of a work session says of what is done now.
+    pub(in crate::proxy) fn context(
+        &self,
+        session: CallSession,
+        now: Instant,
+    ) -> Option<ContextId> {
+        let (context, given) = self.state().told.peek(&session)?.context?;
         (now.saturating_duration_since(given) < CONTEXT_FOR).then_some(context)
     }
 
@@ -125,6 +160,7 @@ impl SessionSearch {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use riglm_domain::id::{SessionId, UpstreamName};
 
     use super::*;
 
@@ -142,6 +178,29 @@ mod tests {
         assert!(!search.is_news(&offer));
     }
 
+    fn over(n: u8) -> CallSession {
+        CallSession::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
+    }
+
+    #[test]
+    fn what_was_found_is_known_to_the_work_session_that_searched() {
+        let search = SessionSearch::default();
+        let tool = ToolRef {
+            upstream: UpstreamName::parse("notes").unwrap(),
+            tool: "find".into(),
+        };
+        let [session, other] = [1, 2].map(over);
+        search.found(session, [&tool], None, Instant::now());
+        assert!(search.has_found(session, &tool) && !search.has_found(other, &tool));
+        assert_eq!(search.told(session).len(), 1);
+        assert!(search.told(other).is_empty());
+        // Many others make it forgotten, and nothing grows.
+        for n in 3..40 {
+            search.found(over(n), [&tool], None, Instant::now());
+        }
+        assert!(!search.has_found(session, &tool) && search.has_found(over(39), &tool));
+    }
+
     #[test]
     fn something_is_said_in_full_once() {
         let search = SessionSearch::default();
@@ -154,9 +213,11 @@ mod tests {
         let search = SessionSearch::default();
         let start = Instant::now();
         let context = ContextId::new(Timestamp::UNIX_EPOCH, [1; 10]);
-        search.found([], Some(context), start);
-        search.found([], None, start + CONTEXT_FOR);
-        let at = |after| search.context(start + after);
+        let [session, other] = [1, 2].map(over);
+        search.found(session, [], Some(context), start);
+        search.found(session, [], None, start + CONTEXT_FOR);
+        let at = |after| search.context(session, start + after);
+        assert_eq!(search.context(other, start), None);
         assert_eq!(at(Duration::from_secs(599)), Some(context));
         assert_eq!(at(CONTEXT_FOR), None);
     }
