@@ -1,5 +1,6 @@
 //! The composition root: the only place where adapters meet.
 
+mod control;
 mod fingerprint;
 mod learning;
 mod lists;
@@ -8,15 +9,9 @@ mod search;
 mod upstreams;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use riglm_adapters_http::{
-    ControlAddress, ControlConfig, ControlKey, ControlKeys, ControlParts, HealthSource, Scope,
-    Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
-    Upstreams as ControlUpstreams,
-};
 use riglm_adapters_mcp::downstream::ListenConfig;
 use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
@@ -24,17 +19,14 @@ use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
-use riglm_app::overrides::Overrides;
-use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream, UpstreamState};
+use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
 use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
-use riglm_domain::key_digest::KeyDigest;
-use riglm_domain::principal::Principal;
-use riglm_ports::analytics::{Journal, JournalCondition};
+use riglm_ports::analytics::Journal;
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
 use tokio::sync::Notify;
@@ -42,11 +34,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
-use learning::{learning_from, learning_state};
+use control::{ControlSources, start_control};
+use learning::learning_from;
 use lists::filter_from;
 use reload::Reload;
+use search::search_from;
 pub use search::{EncoderUse, encoders_from};
-use search::{encoder_states, search_from};
 use upstreams::Upstreams;
 
 /// The proxy with everything it stands on, not yet reachable by any client.
@@ -126,22 +119,13 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     if let Some(learning) = learning {
         tasks.spawn(learning.run(stop.clone()));
     }
-    let source = HealthSource {
-        version: env!("CARGO_PKG_VERSION"),
-        upstreams: upstream_states(&proxy),
-        store: store_state(storage.as_ref()),
-        encoders: encoder_states(search),
-        learning: learning_state(next_tools),
+    let parts = ControlSources {
+        proxy: &proxy,
+        storage: storage.as_ref(),
+        search,
+        next_tools,
     };
-    let overrides = storage.as_ref().map(|storage| {
-        let store = Arc::new(storage.store.clone());
-        Arc::new(Overrides::new(store.clone(), store, Arc::new(SystemClock)))
-    });
-    let parts = ControlParts {
-        health: source,
-        keys: control_keys(&config.control, &config.data_dir)?,
-        overrides,
-    };
+    let parts = parts.into_parts(config)?;
     start_control(&config.control, parts, &stop, &tasks).await?;
     Ok(Core {
         proxy,
@@ -348,123 +332,6 @@ fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
         return Ok(None);
     };
     Ok(Some(Arc::new(Guard::new(vec![program, "__guard".into()]))))
-}
-
-/// Returns what the control server asks for the upstreams.
-fn upstream_states(proxy: &Arc<Proxy>) -> ControlUpstreams {
-    let proxy = Arc::clone(proxy);
-    Arc::new(move || {
-        let states = proxy.upstream_states();
-        states.into_iter().map(health_of).collect()
-    })
-}
-
-fn health_of(state: UpstreamState) -> UpstreamHealth {
-    let condition = if !state.is_available {
-        UpstreamCondition::Unavailable {
-            reason: state.reason,
-        }
-    } else if state.n_connections == 0 {
-        UpstreamCondition::Unused
-    } else {
-        UpstreamCondition::Available
-    };
-    UpstreamHealth {
-        name: state.name.as_str().into(),
-        condition,
-    }
-}
-
-/// Returns what the control server asks for the store.
-fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
-    let storage = storage.cloned();
-    Arc::new(move || match &storage {
-        None => StoreHealth {
-            condition: StoreCondition::Off,
-            waiting_bytes: 0,
-            dropped_records: 0,
-        },
-        Some(storage) => StoreHealth {
-            condition: match (storage.condition(), storage.damage()) {
-                (JournalCondition::Behind { reason }, _) => StoreCondition::Degraded { reason },
-                (JournalCondition::Sound, Some(damage)) => StoreCondition::Degraded {
-                    reason: damage.into(),
-                },
-                (JournalCondition::Sound, None) => StoreCondition::Ok,
-            },
-            waiting_bytes: storage.waiting_bytes(),
-            dropped_records: storage.dropped_records(),
-        },
-    })
-}
-
-/// Returns the keys of the control server: its token, which is made where none is configured, and
-/// those of the configuration.
-fn control_keys(control: &ControlConfig, data_dir: &Path) -> anyhow::Result<ControlKeys> {
-    if control.address == ControlAddress::Off {
-        return Ok(ControlKeys::default());
-    }
-    let token = match &control.token {
-        Some(token) => Some(token.digest().context("control.token")?),
-        None => token_of(data_dir),
-    };
-    let token = token.map(|digest| ControlKey {
-        holder: Principal::named("control"),
-        digest,
-        scopes: Scope::ALL.to_vec(),
-    });
-    let mut keys: Vec<ControlKey> = token.into_iter().collect();
-    for (name, key) in &control.keys {
-        let digest = key.key.digest();
-        keys.push(ControlKey {
-            holder: Principal::named(name),
-            digest: digest.with_context(|| format!("control.keys.{name}.key"))?,
-            scopes: key.scopes.clone(),
-        });
-    }
-    Ok(ControlKeys::new(keys))
-}
-
-/// Returns the token in the data directory. Where there is none to be had the proxy goes on without
-/// what needs it.
-fn token_of(data_dir: &Path) -> Option<KeyDigest> {
-    let token = riglm_adapters_storage::control_token(data_dir).map_err(anyhow::Error::from);
-    let digest = token.and_then(|token| Ok(KeyDigest::of(&token)?));
-    digest
-        .inspect_err(|error| {
-            tracing::warn!("the control server answers GET /health alone: no token: {error:#}");
-        })
-        .ok()
-}
-
-async fn start_control(
-    control: &ControlConfig,
-    parts: ControlParts,
-    stop: &CancellationToken,
-    tasks: &TaskTracker,
-) -> anyhow::Result<()> {
-    let ControlAddress::At(address) = control.address else {
-        return Ok(());
-    };
-    let listener = match tokio::net::TcpListener::bind(address).await {
-        Ok(listener) => listener,
-        // Several proxies on one machine, one for each client, are the normal case: the first one
-        // has the default address. An address that somebody chose must be had.
-        Err(error) if control.address == ControlConfig::default().address => {
-            tracing::warn!("no control server: failed to listen on {address}: {error}");
-            return Ok(());
-        }
-        Err(error) => {
-            return Err(error).with_context(|| format!("failed to listen on {address}"));
-        }
-    };
-    tasks.spawn(riglm_adapters_http::serve(
-        listener,
-        control.clone(),
-        parts,
-        stop.clone(),
-    ));
-    Ok(())
 }
 
 fn entropy() -> anyhow::Result<Entropy> {
