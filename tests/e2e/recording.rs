@@ -205,6 +205,7 @@ async fn a_session_is_listed_with_its_client_and_its_end() {
                 "ended_at",
                 "calls",
                 "client_id",
+                "profile",
                 "lists"
             ]
         );

@@ -139,6 +139,7 @@ async fn predictors_and_policies_are_measured() {
         "mean_size",
         "reduction",
         "searches_per_session",
+        "searches_by_fifth",
         "changes_per_session",
         "cost_vs_all",
         "dearer_sessions",
