@@ -307,6 +307,8 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
         ("RIGLM__FILTERING__MIN_TOOLS", "2"),
         ("RIGLM__FILTERING__MAX_TOOLS", "2"),
         ("RIGLM__FILTERING__TOKEN_BUDGET", "400"),
+        // A busy machine must not make the text one that nobody compares.
+        ("RIGLM__SEARCH__ENCODER__TIMEOUT", "30s"),
     ];
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
     let mut line = line_with(data_dir.path(), "prediction", &few).await;

@@ -229,6 +229,13 @@ impl Learner {
         if let Some(vector) = vector
             && open.context != call.context
         {
+            // The call was predicted, for a list, before anybody said what it is for: that prediction
+            // is judged as well. Otherwise only calls of listed tools would teach what to expect of
+            // sessions that say nothing.
+            let mut before = open.trail.clone();
+            before.set_time(at);
+            let judged = Lesson::Weights;
+            (self.predictor).learn(&mut before, &self.known, slot, judged);
             open.trail.set_text(TextEvidence::of_vector(vector.clone()));
             open.context = call.context;
         }

@@ -21,7 +21,7 @@ use super::features::{self, Feature};
 use super::forecast::Forecast;
 use super::gate;
 use super::memory::Memory;
-use super::mixers::{Contexts, Mixers, Outcome, Scene};
+use super::mixers::{Contexts, KnownText, Mixers, Outcome, Scene};
 use super::number::real;
 use super::softmax::Rows;
 use super::tables::{Scopes, after};
@@ -310,7 +310,7 @@ fn scene(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> Scene {
     }
     features::push(view, fits, &new, &mut new_rows);
     Scene {
-        contexts: contexts(view, has_text),
+        contexts: contexts(view, known_text(view, has_text)),
         gate_inputs: gate::inputs(view, &masses),
         new,
         new_rows,
@@ -344,7 +344,16 @@ fn restricted(p: &[f64], candidates: &[usize]) -> Vec<(usize, f64)> {
     candidates.iter().copied().zip(values).collect()
 }
 
-fn contexts(view: &View<'_>, has_text: bool) -> Contexts {
+/// Returns what is known of the text of a session; `fits` says whether it is known how well tools fit.
+fn known_text(view: &View<'_>, fits: bool) -> KnownText {
+    match view.trail.text() {
+        _ if fits => KnownText::Fits,
+        Some(_) => KnownText::Likeness,
+        None => KnownText::Nothing,
+    }
+}
+
+fn contexts(view: &View<'_>, text: KnownText) -> Contexts {
     let trail = view.trail;
     let place = match trail.n_calls() {
         0 => 0,
@@ -367,5 +376,5 @@ fn contexts(view: &View<'_>, has_text: bool) -> Contexts {
     let server = last.and_then(|last| view.vocabulary.server(last));
     let n_used = u64::try_from(trail.used.len()).unwrap_or(u64::MAX);
     let tool = last.map(|slot| slot.0);
-    Contexts::new(place, has_text, (server, tool), n_used, knowledge)
+    Contexts::new(place, text, (server, tool), n_used, knowledge)
 }

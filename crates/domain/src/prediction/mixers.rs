@@ -11,36 +11,56 @@ use super::softmax::{Rows, Softmax, log_linear};
 /// How many sets of weights are chosen by a context each.
 pub(super) const N_SETS: usize = 6;
 
-/// What chooses the weights of a prediction. The last of `sets` is always the same: sets that were
-/// never used start from its weights.
+/// What is known of a text that says what is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownText {
+    /// There is none.
+    Nothing,
+    /// What was used after texts like it.
+    Likeness,
+    /// How well tools fit it, too.
+    Fits,
+}
+
+/// What chooses the weights of a prediction. What is known of a text is part of each: what it said
+/// would outweigh all else where nothing is said. The last of `sets` depends on that alone: sets that
+/// were never used start from its weights, and it from those without a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contexts {
     pub(super) sets: [u64; N_SETS],
     pub(super) place: u64,
+    without_text: u64,
 }
 
 impl Contexts {
     /// Returns the contexts of a session at a place (0: before the first call, 1: before the
-    /// fourth, 2: later), whether a text is known, the last server and tool, the number of
+    /// fourth, 2: later), what is known of a text, the last server and tool, the number of
     /// different tools, and how much is known of what comes next.
     pub(super) fn new(
         place: u64,
-        has_text: bool,
+        text: KnownText,
         (server, tool): (Option<u32>, Option<u32>),
         n_used: u64,
         knowledge: u64,
     ) -> Self {
         let number = |number: Option<u32>| number.map_or(0, |number| u64::from(number) + 1);
+        let text = match text {
+            KnownText::Nothing => 0,
+            KnownText::Likeness => 1,
+            KnownText::Fits => 2,
+        };
+        let chosen = |set: u64, by: u64| mixed(set, 3 * by + text);
         Self {
             sets: [
-                mixed(1, place + 8 * u64::from(has_text)),
-                mixed(2, number(server)),
-                mixed(3, n_used.min(9)),
-                mixed(4, knowledge),
-                mixed(5, number(tool)),
-                mixed(6, 0),
+                chosen(1, place),
+                chosen(2, number(server)),
+                chosen(3, n_used.min(9)),
+                chosen(4, knowledge),
+                chosen(5, number(tool)),
+                chosen(6, 0),
             ],
-            place: mixed(7, place),
+            place: chosen(7, place),
+            without_text: mixed(6, 0),
         }
     }
 }
@@ -126,7 +146,9 @@ impl Mixture {
 
     fn fresh(&self, contexts: &Contexts) -> &[f64] {
         let general = &self.sets[N_SETS - 1];
-        (general.weights(contexts.sets[N_SETS - 1])).unwrap_or(general.start())
+        (general.weights(contexts.sets[N_SETS - 1]))
+            .or_else(|| general.weights(contexts.without_text))
+            .unwrap_or(general.start())
     }
 
     fn is_sound(&self, n_rows: usize) -> bool {
@@ -242,7 +264,7 @@ mod tests {
             rows.push(row.into_iter());
         }
         let mut mixture = Mixture::new(&[0.5, 0.5], 2, 0.3);
-        let seen = |tool| Contexts::new(2, false, (Some(0), Some(tool)), 1, 0);
+        let seen = |tool| Contexts::new(2, KnownText::Nothing, (Some(0), Some(tool)), 1, 0);
         for call in 0..400 {
             // Column 1 after tool 1, and column 0 after all others.
             let (contexts, hit) = if call % 4 == 0 {

@@ -29,7 +29,7 @@ pub enum SnapshotError {
 impl Engine {
     /// The format of the bytes. It changes with the weights to begin with, too: they are among what
     /// was learned.
-    pub const FORMAT: u32 = 3;
+    pub const FORMAT: u32 = 4;
 
     /// Returns what was learned.
     ///
