@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The crates of the workspace with the workspace crates that each may depend on.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-app", &["riglm-ports", "riglm-domain"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
         &["riglm-app", "riglm-ports", "riglm-domain"],
     ),
     ("riglm-adapters-http", &["riglm-app", "riglm-domain"]),
+    ("riglm-adapters-telemetry", &["riglm-ports", "riglm-domain"]),
     (
         "riglm-cli",
         &[
@@ -26,6 +27,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
             "riglm-adapters-mcp",
             "riglm-adapters-prediction",
             "riglm-adapters-storage",
+            "riglm-adapters-telemetry",
             "riglm-app",
             "riglm-domain",
             "riglm-ports",
@@ -35,7 +37,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
 ];
 
 /// Foreign crates (by the beginning of their name when it ends in `*`) and where they belong.
-const PLACES: [(&str, &[&str]); 9] = [
+const PLACES: [(&str, &[&str]); 12] = [
     ("rmcp", &["riglm-adapters-mcp", "riglm-cli", "riglm-tests"]),
     ("sqlx*", &["riglm-adapters-storage"]),
     (
@@ -46,6 +48,9 @@ const PLACES: [(&str, &[&str]); 9] = [
     ("tokenizers", &["riglm-adapters-prediction"]),
     ("hf-hub", &["riglm-adapters-prediction"]),
     ("petgraph", &["riglm-domain"]),
+    ("opentelemetry*", &["riglm-adapters-telemetry"]),
+    ("prometheus", &["riglm-adapters-telemetry"]),
+    ("utoipa*", &["riglm-adapters-http"]),
     ("config", &["riglm-cli"]),
     ("clap*", &["riglm-cli"]),
 ];

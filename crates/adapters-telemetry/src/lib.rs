@@ -1,0 +1,2 @@
+//! What the program tells of itself, for the tools of operators: metrics in the form of Prometheus,
+//! through the SDK of OpenTelemetry.
