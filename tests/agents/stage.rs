@@ -125,6 +125,7 @@ impl Stage {
             recorder: Arc::new(recorder),
             filter: ListFilter::learned(Arc::clone(&lists)),
             limits: Limits::default(),
+            observer: Arc::new(riglm_ports::observer::Unobserved),
             search: Some(search(&storage, &next_tools, &time)),
             intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
             next_tools: Some(next_tools),

@@ -87,6 +87,8 @@ pub struct ControlConfig {
     /// in the data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<ControlSecret>,
+    /// Whether `GET /metrics` is answered without a token.
+    pub public_metrics: bool,
     /// Further keys, by the name of whom each one stands for.
     pub keys: BTreeMap<String, ControlKeyConfig>,
 }
@@ -139,6 +141,7 @@ impl Default for ControlConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             token: None,
+            public_metrics: false,
             keys: BTreeMap::new(),
         }
     }

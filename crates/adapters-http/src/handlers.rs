@@ -1,4 +1,14 @@
-//! One file for each resource of the control server.
+//! One file for each resource.
 
+pub(crate) mod audit;
+pub(crate) mod events;
+pub(crate) mod experiments;
+pub(crate) mod feedback;
 pub(crate) mod health;
+pub(crate) mod metrics;
 pub(crate) mod overrides;
+pub(crate) mod predictions;
+pub(crate) mod ready;
+pub(crate) mod sessions;
+pub(crate) mod tools;
+pub(crate) mod upstreams;

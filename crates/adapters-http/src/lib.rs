@@ -1,6 +1,6 @@
 //! The control port: HTTP for operators, beside the port that speaks MCP.
 //!
-//! It answers `GET /health`, and takes what operators decide about the tools of lists. The crate holds the socket, routes,
+//! It tells what the proxy does and knows, and takes what operators decide. The crate holds the socket, routes,
 //! bodies and status codes; it decides nothing, and depends on the domain and the application
 //! alone. It is the only crate besides the MCP server that knows axum.
 
@@ -9,9 +9,13 @@ mod admission;
 mod body;
 mod config;
 mod handlers;
+mod openapi;
+mod path;
 mod problem;
+mod query;
 mod router;
 mod server;
+mod views;
 
 pub use access::{ControlKey, ControlKeys, Scope};
 pub use config::{
@@ -22,5 +26,6 @@ pub use handlers::health::{
     LearningHealth, Store, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
     Upstreams,
 };
+pub use handlers::metrics::MetricsSource;
 pub use router::{ControlParts, router};
 pub use server::serve;

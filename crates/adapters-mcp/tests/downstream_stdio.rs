@@ -50,6 +50,7 @@ fn scene(capacity: usize) -> Scene {
         limits: Limits::default(),
         search: None,
         intents: None,
+        observer: Arc::new(riglm_ports::observer::Unobserved),
         next_tools: None,
         work_sessions: None,
         tools: MetaTools::default(),

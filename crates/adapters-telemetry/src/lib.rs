@@ -1,2 +1,8 @@
 //! What the program tells of itself, for the tools of operators: metrics in the form of Prometheus,
 //! through the SDK of OpenTelemetry.
+
+mod metrics;
+
+pub use metrics::{
+    EncoderReading, Metrics, MetricsError, Readings, RecordingReading, UpstreamReading,
+};

@@ -9,6 +9,7 @@
 mod ask;
 mod choosing;
 mod epochs;
+mod forecast;
 mod lists;
 mod marks;
 mod options;
@@ -29,9 +30,11 @@ use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
 pub use ask::{ListAsk, ListIntent};
+pub use forecast::{ForecastTool, ListForecast, Placing};
 pub use lists::{ListStores, Lists, ListsParts};
 pub use options::{ClientRule, ListOptions, Pool};
 pub use rendering::ShownList;
+pub use widening::ListedCall;
 
 /// Applies the configured choice of tools to lists.
 #[derive(Clone, Debug, Default)]

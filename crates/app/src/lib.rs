@@ -8,7 +8,10 @@
 
 pub mod bridge;
 pub mod clock;
+pub mod events;
+pub mod feedback;
 pub mod filtering;
+pub mod insight;
 pub mod intent;
 pub mod learning;
 pub mod limits;

@@ -9,6 +9,7 @@ use riglm_domain::principal::Principal;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_ports::analytics::{AuditTrail, OverrideRepository, StoreError};
 use riglm_ports::clock::Clock;
+use riglm_ports::observer::{Event, Observer};
 
 use crate::tracking::EntropySource;
 
@@ -43,6 +44,7 @@ pub enum DecisionError {
 pub struct Overrides {
     store: Arc<dyn OverrideRepository>,
     trail: Arc<dyn AuditTrail>,
+    observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
     entropy: EntropySource,
 }
@@ -53,11 +55,13 @@ impl Overrides {
     pub fn new(
         store: Arc<dyn OverrideRepository>,
         trail: Arc<dyn AuditTrail>,
+        observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             store,
             trail,
+            observer,
             clock,
             entropy: EntropySource::new(),
         }
@@ -90,6 +94,7 @@ impl Overrides {
         let detail = serde_json::to_string(&decided).ok();
         let audit = self.entry("override.create", decided.id, detail, actor, now);
         self.store.set_override(&decided, &audit).await?;
+        self.observer.observe(&Event::OverrideChanged);
         Ok(decided)
     }
 
@@ -101,7 +106,11 @@ impl Overrides {
     pub async fn remove(&self, id: OverrideId, actor: &Principal) -> Result<bool, StoreError> {
         let now = self.clock.now();
         let audit = self.entry("override.remove", id, None, actor, now);
-        self.store.remove_override(id, &audit).await
+        let was_there = self.store.remove_override(id, &audit).await?;
+        if was_there {
+            self.observer.observe(&Event::OverrideChanged);
+        }
+        Ok(was_there)
     }
 
     /// Returns what holds now, the oldest first.
@@ -113,13 +122,17 @@ impl Overrides {
         self.store.overrides(self.clock.now()).await
     }
 
-    /// Returns the newest `limit` entries of the audit trail, the oldest first.
+    /// Returns the newest `limit` entries of the audit trail before that one, the oldest first.
     ///
     /// # Errors
     ///
     /// Returns what the store says.
-    pub async fn trail(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
-        self.trail.entries(limit).await
+    pub async fn trail(
+        &self,
+        before: Option<AuditId>,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        self.trail.entries_before(before, limit).await
     }
 
     fn entry(
@@ -145,10 +158,16 @@ impl Overrides {
 mod tests {
     use jiff::SignedDuration;
     use riglm_ports::fake::{ManualClock, MemoryStore};
+    use riglm_ports::observer::Unobserved;
 
     use super::*;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    fn overrides(store: Arc<MemoryStore>) -> Overrides {
+        let clock = Arc::new(ManualClock::at(NOW));
+        Overrides::new(store.clone(), store, Arc::new(Unobserved), clock)
+    }
 
     fn decision(expires_at: Option<Timestamp>) -> Decision {
         Decision {
@@ -163,7 +182,7 @@ mod tests {
     #[tokio::test]
     async fn a_decision_holds_until_it_is_removed_and_is_written_down() {
         let store = Arc::new(MemoryStore::default());
-        let overrides = Overrides::new(store.clone(), store, Arc::new(ManualClock::at(NOW)));
+        let overrides = overrides(store);
         let alice = Principal::named("alice");
         let decided = overrides.decide(decision(None), &alice).await.unwrap();
         assert_eq!(
@@ -178,7 +197,7 @@ mod tests {
         assert!(overrides.remove(again.id, &alice).await.unwrap());
         assert!(!overrides.remove(again.id, &alice).await.unwrap());
         assert!(overrides.holding().await.unwrap().is_empty());
-        let trail = overrides.trail(99).await.unwrap();
+        let trail = overrides.trail(None, 99).await.unwrap();
         let actions: Vec<&str> = trail.iter().map(|entry| &*entry.action).collect();
         assert_eq!(
             actions,
@@ -191,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn a_decision_that_would_be_over_is_refused() {
         let store = Arc::new(MemoryStore::default());
-        let overrides = Overrides::new(store.clone(), store, Arc::new(ManualClock::at(NOW)));
+        let overrides = overrides(store);
         for end in [NOW, NOW - SignedDuration::from_secs(1)] {
             let refused = overrides
                 .decide(decision(Some(end)), &Principal::local())

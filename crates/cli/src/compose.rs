@@ -6,6 +6,7 @@ mod learning;
 mod lists;
 mod reload;
 mod search;
+mod telemetry;
 mod upstreams;
 
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ use lists::filter_from;
 use reload::Reload;
 use search::search_from;
 pub use search::{EncoderUse, encoders_from};
+use telemetry::Telemetry;
 use upstreams::Upstreams;
 
 /// The proxy with everything it stands on, not yet reachable by any client.
@@ -65,6 +67,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let run = RunId::new(clock.now(), entropy()?);
     let storage = storage_from(config, run, &*clock).await?;
     let hasher = hasher_from(config)?;
+    let telemetry = Telemetry::new(Arc::clone(&clock))?;
     let options = recorder_options(&config.recording, &config.logging);
     let journal = journal_of(storage.as_deref());
     let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
@@ -95,6 +98,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         search: search.clone(),
         intents: intents_from(config),
         next_tools: next_tools.clone(),
+        observer: telemetry.observer(),
         work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
     }));
@@ -124,6 +128,9 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         storage: storage.as_ref(),
         search,
         next_tools,
+        recorder: &recorder,
+        telemetry: &telemetry,
+        stop: &stop,
     };
     let parts = parts.into_parts(config)?;
     start_control(&config.control, parts, &stop, &tasks).await?;

@@ -31,6 +31,7 @@ pub mod listing;
 pub mod mcp_header;
 pub mod message;
 pub mod meta;
+pub mod method;
 pub mod naming;
 pub mod prediction;
 pub mod principal;

@@ -157,6 +157,20 @@ impl ToolRef {
     }
 }
 
+impl ToolRef {
+    /// Returns whether somebody may mean this tool by a name: its own, or the one under which it is
+    /// shown where there are several upstreams.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        let own = self.tool.as_str();
+        let shown = || {
+            name.strip_prefix(self.upstream.as_str())?
+                .strip_prefix("__")
+        };
+        own == name || shown() == Some(own)
+    }
+}
+
 /// A short key of a tool, for rows that count: names may be thousands of characters long.
 ///
 /// Two of a million tools share a key with a probability of 3 in 10^8.

@@ -50,7 +50,7 @@ pub use list_shown::ListShownRepository;
 pub use maintenance::{Finding, Maintenance, MaintenanceGuard, MaintenanceTask, Purged, Rebuilt};
 pub use recommendation::RecommendationRepository;
 pub use search::SearchRepository;
-pub use session::SessionRepository;
+pub use session::{SessionFilter, SessionRepository};
 pub use tool_definition::ToolDefinitionRepository;
 pub use tool_override::OverrideRepository;
 pub use usage::UsageRepository;

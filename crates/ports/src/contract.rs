@@ -123,6 +123,8 @@ macro_rules! usage_store_contract {
                     any_texts_of_a_session_survive,
                     the_first_record_of_a_session_stays,
                     the_newest_sessions_come_oldest_first,
+                    pages_of_sessions_join_to_all,
+                    sessions_are_found_by_state_and_identifier,
                     sessions_of_one_moment_are_ordered_by_identifier,
                     a_session_counts_the_calls_whose_beginning_is_recorded,
                     a_session_has_the_tools_of_every_page_listed_to_it,
@@ -131,6 +133,7 @@ macro_rules! usage_store_contract {
                     a_call_is_read_as_it_was_recorded,
                     a_call_in_flight_has_no_end,
                     the_calls_after_contexts_come_oldest_first,
+                    the_newest_calls_of_a_work_session_come_oldest_first,
                     the_first_count_of_tokens_stays,
                     tokens_of_an_unknown_call_make_no_row,
                     a_call_before_1970_is_read_as_it_was_recorded,
@@ -237,6 +240,7 @@ macro_rules! usage_store_contract {
                     an_entry_is_read_as_it_was_added,
                     an_entry_is_never_changed,
                     the_newest_entries_come_oldest_first,
+                    entries_before_one_have_a_smaller_identifier,
                 ]
                 embeddings: [
                     a_vector_is_read_as_it_was_stored,

@@ -14,7 +14,7 @@ pub mod encoder;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod list_policy;
+pub mod observer;
 pub mod predictor;
-
 pub mod token_counter;
 pub mod upstream;

@@ -8,6 +8,10 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use utoipa::ToSchema;
+
+use crate::problem::ProblemBody;
+use crate::router::ControlParts;
 
 /// Returns what is known of each upstream, in the order of the answer.
 pub type Upstreams = Arc<dyn Fn() -> Vec<UpstreamHealth> + Send + Sync>;
@@ -22,7 +26,7 @@ pub struct UpstreamHealth {
 }
 
 /// Whether an upstream can be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum UpstreamCondition {
     /// It is in use.
@@ -41,7 +45,7 @@ pub enum UpstreamCondition {
 pub type Store = Arc<dyn Fn() -> StoreHealth + Send + Sync>;
 
 /// What is known of the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct StoreHealth {
     /// Whether records get to the database.
     #[serde(flatten)]
@@ -53,7 +57,7 @@ pub struct StoreHealth {
 }
 
 /// Whether records get to the database.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum StoreCondition {
     /// They do.
@@ -71,7 +75,7 @@ pub enum StoreCondition {
 pub type Encoders = Arc<dyn Fn() -> Vec<EncoderHealth> + Send + Sync>;
 
 /// What is known of an encoder of the search.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct EncoderHealth {
     /// The model.
     pub model: String,
@@ -80,7 +84,7 @@ pub struct EncoderHealth {
 }
 
 /// Whether searches have the vectors of an encoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EncoderState {
     /// Nothing was embedded yet: no list was seen, or the vectors are being made.
@@ -95,7 +99,7 @@ pub enum EncoderState {
 pub type Learning = Arc<dyn Fn() -> LearningHealth + Send + Sync>;
 
 /// What is known of the learning from recorded calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LearningHealth {
     /// Whether calls are learned from.
     #[serde(rename = "status")]
@@ -107,7 +111,7 @@ pub struct LearningHealth {
 }
 
 /// Whether recorded calls are learned from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LearningCondition {
     /// Those that were there and those that come.
@@ -118,6 +122,23 @@ pub enum LearningCondition {
     Delayed,
     /// None: it is switched off, or nothing is recorded.
     Off,
+}
+
+impl LearningCondition {
+    /// Returns the name.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Starting => "starting",
+            Self::Delayed => "delayed",
+            Self::Off => "off",
+        }
+    }
+
+    /// Returns whether calls wait to be learned from.
+    pub(crate) fn is_delayed(self) -> bool {
+        self == Self::Delayed
+    }
 }
 
 /// What the answer is made of.
@@ -133,6 +154,8 @@ pub struct HealthSource {
     pub encoders: Encoders,
     /// Asked at each request.
     pub learning: Learning,
+    /// Says whether the process ends, so that it takes no new requests.
+    pub is_stopping: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl fmt::Debug for HealthSource {
@@ -143,19 +166,36 @@ impl fmt::Debug for HealthSource {
     }
 }
 
-/// The answer.
-#[derive(Debug, Serialize)]
+/// How the process is doing.
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
+    /// `ok`, or `degraded` where a part of it does not work as it is to.
     status: &'static str,
+    /// The version of the program.
     version: &'static str,
+    /// Each upstream, by its name.
     #[serde(serialize_with = "by_name")]
+    #[schema(value_type = std::collections::BTreeMap<String, UpstreamCondition>)]
     upstreams: Vec<UpstreamHealth>,
+    /// The store.
     store: StoreHealth,
+    /// The encoders of the search, the better one first.
     encoders: Vec<EncoderHealth>,
+    /// The learning.
     prediction: LearningHealth,
 }
 
-pub(crate) async fn show(State(source): State<HealthSource>) -> Json<Health> {
+/// Whether the process serves, and how its parts are doing. Open to everyone who reaches the port.
+#[utoipa::path(
+    get, path = "/health", operation_id = "getHealth", tag = "observing",
+    responses(
+        (status = OK, description = "It serves.", body = Health),
+        (status = FORBIDDEN, description = "`Host` or `Origin` is foreign.", body = ProblemBody,
+            content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(parts): State<ControlParts>) -> Json<Health> {
+    let source = parts.health;
     let upstreams = (source.upstreams)();
     let store = (source.store)();
     let encoders = (source.encoders)();

@@ -1,65 +1,87 @@
-//! `POST /override`, `GET /overrides`, `DELETE /overrides/{id}`, `GET /audit`: what operators decide
-//! about the tools of lists, and what is written down of it.
+//! `POST /override`, `GET /overrides`, `DELETE /overrides/{id}`: what operators decide about the tools
+//! of lists.
 
-use std::sync::Arc;
-
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
-use riglm_app::overrides::{Decision, DecisionError, Overrides};
+use riglm_app::overrides::{Decision, DecisionError};
 use riglm_domain::id::OverrideId;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope};
+use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use utoipa::ToSchema;
 use validator::{Validate, ValidationError};
 
 use crate::access::Actor;
 use crate::body::Valid;
-use crate::problem::Problem;
+use crate::path::Segment;
+use crate::problem::{Bodied, Guarded, Named, Problem, Stored};
+use crate::router::ControlParts;
 
 /// The longest name of a tool or of whom an override is for, in characters.
 const MAX_NAME_CHARS: u64 = 10_000;
 /// The longest reason, in characters.
 const MAX_REASON_CHARS: u64 = 1_000;
-/// The most entries of the audit trail in one answer.
-const MAX_ENTRIES: u32 = 1_000;
 
-/// The state of these routes; `None` where nothing is stored.
-pub(crate) type Service = Option<Arc<Overrides>>;
-
-/// The body of `POST /override`.
-#[derive(Debug, Deserialize, Validate)]
+/// What an operator decides.
+#[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewOverride {
+    /// The tool, by the name that clients see.
     #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "tool must be a name"))]
+    #[schema(min_length = 1, max_length = 10_000)]
     tool: String,
+    /// What becomes of it.
+    #[schema(value_type = ActionName)]
     action: OverrideAction,
+    /// For whom.
     #[validate(nested)]
     scope: ScopeBody,
+    /// When it ends; absent for never.
     expires_at: Option<Timestamp>,
+    /// Why.
     #[validate(length(max = MAX_REASON_CHARS, message = "reason must have at most 1000 characters"))]
+    #[schema(max_length = 1_000)]
     reason: Option<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize, Validate)]
+/// What becomes of a tool: it is shown, not shown, or shown first.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it describes values, which the domain has")]
+enum ActionName {
+    Include,
+    Exclude,
+    Pin,
+}
+
+/// For whom a decision holds.
+#[derive(Debug, Serialize, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[validate(schema(function = "check_scope"))]
+#[schema(as = OverrideScope)]
 pub(crate) struct ScopeBody {
+    /// The kind of scope.
     kind: ScopeKind,
+    /// The work session, the client by its hash, or the profile; absent for everybody.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "scope.id must be a name"))]
+    #[schema(min_length = 1, max_length = 10_000)]
     id: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A kind of scope, the narrowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum ScopeKind {
+pub(crate) enum ScopeKind {
+    /// A work session.
     Session,
+    /// A client.
     Client,
+    /// A profile.
     Profile,
+    /// Everybody.
     Global,
 }
 
@@ -88,14 +110,80 @@ impl From<ScopeBody> for OverrideScope {
     }
 }
 
-/// Takes a decision.
+impl From<OverrideScope> for ScopeBody {
+    fn from(scope: OverrideScope) -> Self {
+        let (kind, id) = match scope {
+            OverrideScope::Session(id) => (ScopeKind::Session, Some(id)),
+            OverrideScope::Client(id) => (ScopeKind::Client, Some(id)),
+            OverrideScope::Profile(id) => (ScopeKind::Profile, Some(id)),
+            OverrideScope::Global => (ScopeKind::Global, None),
+        };
+        Self { kind, id }
+    }
+}
+
+/// What an operator decided.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Override)]
+pub(crate) struct OverrideView {
+    /// Identifies the decision.
+    id: String,
+    /// The tool.
+    tool: String,
+    /// What becomes of it.
+    #[schema(value_type = ActionName)]
+    action: OverrideAction,
+    /// For whom.
+    scope: ScopeBody,
+    /// When it ends; `null` for never.
+    expires_at: Option<Timestamp>,
+    /// Why.
+    reason: Option<String>,
+    /// Who decided it.
+    created_by: String,
+    /// When.
+    created_at: Timestamp,
+}
+
+impl From<ToolOverride> for OverrideView {
+    fn from(decided: ToolOverride) -> Self {
+        Self {
+            id: decided.id.to_string(),
+            tool: decided.tool,
+            action: decided.action,
+            scope: decided.scope.into(),
+            expires_at: decided.expires_at,
+            reason: decided.reason,
+            created_by: decided.created_by.to_string(),
+            created_at: decided.created_at,
+        }
+    }
+}
+
+/// What holds.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OverrideList {
+    /// The oldest first.
+    overrides: Vec<OverrideView>,
+}
+
+/// Takes a decision: what was decided for the same tool and scope before is replaced.
+#[utoipa::path(
+    post, path = "/override", operation_id = "createOverride", tag = "deciding", security(("token" = ["override"])),
+    request_body = NewOverride,
+    responses(
+        (status = CREATED, description = "It holds.", body = OverrideView,
+            headers(("location" = String, description = "Where it can be removed."))),
+        Guarded, Stored, Bodied,
+    )
+)]
 pub(crate) async fn create(
-    State(service): State<Service>,
+    State(parts): State<ControlParts>,
     Extension(Actor(actor)): Extension<Actor>,
     Valid(body): Valid<NewOverride>,
 ) -> Response {
-    let Some(service) = service else {
-        return nothing_stored();
+    let Some(service) = &parts.overrides else {
+        return Problem::nothing_stored().into_response();
     };
     let decision = Decision {
         tool: body.tool,
@@ -108,7 +196,8 @@ pub(crate) async fn create(
         Ok(decided) => {
             let place = format!("/overrides/{}", decided.id);
             let place = HeaderValue::try_from(place).ok();
-            let mut response = (StatusCode::CREATED, Json(decided)).into_response();
+            let body = Json(OverrideView::from(decided));
+            let mut response = (StatusCode::CREATED, body).into_response();
             if let Some(place) = place {
                 response.headers_mut().insert(header::LOCATION, place);
             }
@@ -117,82 +206,53 @@ pub(crate) async fn create(
         Err(error @ DecisionError::Over) => {
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).into_response()
         }
-        Err(DecisionError::Store(error)) => store_failed(&error),
+        Err(DecisionError::Store(error)) => Problem::store_failed(&error).into_response(),
     }
 }
 
-/// Returns what holds.
-pub(crate) async fn list(State(service): State<Service>) -> Response {
-    let Some(service) = service else {
-        return Json(json!({ "overrides": [] })).into_response();
+/// What holds now.
+#[utoipa::path(
+    get, path = "/overrides", operation_id = "listOverrides", tag = "deciding", security(("token" = ["read"])),
+    responses((status = OK, description = "What holds.", body = OverrideList), Guarded, Stored)
+)]
+pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
+    let Some(service) = &parts.overrides else {
+        return Json(OverrideList {
+            overrides: Vec::new(),
+        })
+        .into_response();
     };
     match service.holding().await {
-        Ok(overrides) => Json(json!({ "overrides": overrides })).into_response(),
-        Err(error) => store_failed(&error),
+        Ok(holding) => Json(OverrideList {
+            overrides: holding.into_iter().map(Into::into).collect(),
+        })
+        .into_response(),
+        Err(error) => Problem::store_failed(&error).into_response(),
     }
 }
 
-/// Removes a decision.
+/// Takes a decision back.
+#[utoipa::path(
+    delete, path = "/overrides/{id}", operation_id = "removeOverride", tag = "deciding", security(("token" = ["override"])),
+    params(("id" = String, Path, description = "The identifier of the decision.")),
+    responses((status = NO_CONTENT, description = "It is gone."), Guarded, Stored, Named)
+)]
 pub(crate) async fn remove(
-    State(service): State<Service>,
+    State(parts): State<ControlParts>,
     Extension(Actor(actor)): Extension<Actor>,
-    id: Result<Path<String>, PathRejection>,
+    Segment(id): Segment,
 ) -> Response {
-    let id = id.ok().and_then(|Path(id)| id.parse::<OverrideId>().ok());
-    let (Some(service), Some(id)) = (service, id) else {
+    let (Some(service), Ok(id)) = (&parts.overrides, id.parse::<OverrideId>()) else {
         return no_such_override();
     };
     match service.remove(id, &actor).await {
         Ok(true) => StatusCode::NO_CONTENT.into_response(),
         Ok(false) => no_such_override(),
-        Err(error) => store_failed(&error),
-    }
-}
-
-/// What part of the audit trail is wanted.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TrailQuery {
-    #[serde(default = "usual_entries")]
-    limit: u32,
-}
-
-fn usual_entries() -> u32 {
-    100
-}
-
-/// Returns the newest entries of the audit trail.
-pub(crate) async fn audit(
-    State(service): State<Service>,
-    query: Result<Query<TrailQuery>, QueryRejection>,
-) -> Response {
-    let query = query.ok().map(|Query(query)| query);
-    let limit = query.map(|query| query.limit);
-    let Some(limit) = limit.filter(|limit| (1..=MAX_ENTRIES).contains(limit)) else {
-        let detail = format!("limit must be a number from 1 to {MAX_ENTRIES}");
-        return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
-    };
-    let Some(service) = service else {
-        return Json(json!({ "entries": [] })).into_response();
-    };
-    match service.trail(limit).await {
-        Ok(entries) => Json(json!({ "entries": entries })).into_response(),
-        Err(error) => store_failed(&error),
+        Err(error) => Problem::store_failed(&error).into_response(),
     }
 }
 
 fn no_such_override() -> Response {
     let detail = "there is no override with this identifier";
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
-}
-
-fn nothing_stored() -> Response {
-    let detail = "nothing is stored: recording.mode is off";
-    Problem::new(StatusCode::CONFLICT, detail).into_response()
-}
-
-fn store_failed(error: &dyn std::error::Error) -> Response {
-    tracing::warn!("the store failed for the control server: {error}");
-    let detail = "the database does not answer";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
 }

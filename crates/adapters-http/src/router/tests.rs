@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ControlParts, router};
+use super::router;
 use crate::{
     ControlConfig, ControlKey, ControlKeys, EncoderHealth, EncoderState, HealthSource,
     LearningCondition, LearningHealth, Scope, StoreCondition, StoreHealth, UpstreamCondition,
@@ -16,7 +16,10 @@ use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
 use tokio::net::TcpListener;
 
+mod document;
+mod observing;
 mod overrides;
+mod scene;
 
 /// The key that may do everything, and the one that may only look.
 const KEYS: [(&str, &str, &[Scope]); 2] = [
@@ -85,12 +88,9 @@ async fn ask_of(
             learned_calls: 12,
             failures: 1,
         }),
+        is_stopping: Arc::new(|| false),
     };
-    let parts = ControlParts {
-        health: source,
-        keys: keys(),
-        overrides: None,
-    };
+    let parts = scene::parts(source, None);
     let app = router(&ControlConfig::default(), parts);
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 

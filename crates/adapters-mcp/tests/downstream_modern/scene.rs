@@ -146,6 +146,7 @@ impl Scene {
             limits,
             search: None,
             intents: None,
+            observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,
             work_sessions: None,
             tools: MetaTools::default(),

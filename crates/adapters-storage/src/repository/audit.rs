@@ -26,16 +26,19 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
+/// Parameters: limit; the entry behind the page, or null.
 const SELECT_NEWEST: Statement = Statement {
     table: "audit",
     sqlite: "
         SELECT json_array(hex(id), at, actor, action, target, detail)
         FROM audit
+        WHERE ?1 ->> 1 IS NULL OR id < unhex(?1 ->> 1, '-')
         ORDER BY id DESC
         LIMIT ?1 ->> 0",
     postgres: "
         SELECT json_build_array(id, at, actor, action, target, detail)::text
         FROM audit
+        WHERE $1::jsonb ->> 1 IS NULL OR id < ($1::jsonb ->> 1)::uuid
         ORDER BY id DESC
         LIMIT ($1::jsonb ->> 0)::bigint",
 };
@@ -65,9 +68,13 @@ impl AuditTrail for Store {
         transaction.commit().await
     }
 
-    async fn entries(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn entries_before(
+        &self,
+        before: Option<AuditId>,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &(limit, before)).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 }

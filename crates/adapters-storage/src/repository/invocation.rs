@@ -166,6 +166,12 @@ const SELECT_AFTER: Statement = select_newest!(
         SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0))"
 );
 
+/// Parameters: the work session, nothing, limit.
+const SELECT_OF_WORK: Statement = select_newest!(
+    "WHERE work_session = unhex(?1 ->> 0, '-')",
+    "WHERE work_session = ($1::jsonb ->> 0)::uuid"
+);
+
 /// A statement that counts the calls that fit a condition, with the same parameters.
 macro_rules! count {
     ($sqlite:literal, $postgres:literal) => {
@@ -288,6 +294,17 @@ impl InvocationRepository for Store {
         let database = self.database().await?;
         let parameter = (contexts, (), u32::MAX);
         let newest: Vec<Row> = database.rows(&SELECT_AFTER, &parameter).await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+
+    async fn calls_of_work(
+        &self,
+        work_session: WorkSessionId,
+        limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (work_session, (), limit);
+        let newest: Vec<Row> = database.rows(&SELECT_OF_WORK, &parameter).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 

@@ -9,7 +9,7 @@ use riglm_domain::id::{RunId, SessionId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::session::{ClientInfo, Session, SessionSummary};
-use riglm_ports::analytics::{SessionRepository, StoreError};
+use riglm_ports::analytics::{SessionFilter, SessionRepository, StoreError};
 use serde::Deserialize;
 
 use crate::database::{Database, Rows, Statement, Transaction};
@@ -85,6 +85,8 @@ const LIST: Statement = Statement {
             listed_at = least(session_tool_lists.listed_at, excluded.listed_at)",
 };
 
+/// Parameters: limit; start and identifier of the session behind the page; whether it is open; the
+/// only one. What is null asks for nothing.
 const SELECT_NEWEST: Statement = Statement {
     table: "sessions",
     sqlite: "
@@ -93,6 +95,9 @@ const SELECT_NEWEST: Statement = Statement {
             transport, started_at, profile, json(metadata), ended_at,
             (SELECT count(*) FROM invocations WHERE session = sessions.id))
         FROM sessions
+        WHERE (?1 ->> 1 IS NULL OR (started_at, id) < (?1 ->> 1, unhex(?1 ->> 2, '-')))
+            AND (?1 ->> 3 IS NULL OR (ended_at IS NULL) = (?1 ->> 3))
+            AND (?1 ->> 4 IS NULL OR id = unhex(?1 ->> 4, '-'))
         ORDER BY started_at DESC, id DESC
         LIMIT ?1 ->> 0",
     postgres: "
@@ -101,6 +106,10 @@ const SELECT_NEWEST: Statement = Statement {
             transport, started_at, profile, metadata::json, ended_at,
             (SELECT count(*) FROM invocations WHERE session = sessions.id))::text
         FROM sessions
+        WHERE ($1::jsonb ->> 1 IS NULL
+                OR (started_at, id) < (($1::jsonb ->> 1)::bigint, ($1::jsonb ->> 2)::uuid))
+            AND ($1::jsonb ->> 3 IS NULL OR (ended_at IS NULL) = ($1::jsonb ->> 3)::boolean)
+            AND ($1::jsonb ->> 4 IS NULL OR id = ($1::jsonb ->> 4)::uuid)
         ORDER BY started_at DESC, id DESC
         LIMIT ($1::jsonb ->> 0)::bigint",
 };
@@ -193,9 +202,21 @@ pub(crate) async fn write_listed(
 
 #[async_trait]
 impl SessionRepository for Store {
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    async fn sessions_where(
+        &self,
+        filter: &SessionFilter,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &[limit]).await?;
+        let (started_at, behind) = filter.before.unzip();
+        let parameter = (
+            limit,
+            started_at.map(Micros),
+            behind,
+            filter.is_open,
+            filter.id,
+        );
+        let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &parameter).await?;
         let ids: Vec<SessionId> = newest.iter().map(|row| row.0).collect();
         let mut tools = tools_of(database, &ids).await?;
         Ok(newest

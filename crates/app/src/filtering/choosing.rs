@@ -30,13 +30,15 @@ const FREQUENCY_DEADLINE: Duration = Duration::from_millis(200);
 const FREQUENCY_DAYS: i64 = 30;
 
 /// What was chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chosen {
     /// The positions of the tools, ascending.
     pub(super) tools: Vec<usize>,
     pub(super) mode: SelectionMode,
     pub(super) reason: Option<SelectionReason>,
     pub(super) search_first: bool,
+    /// The probability that a prediction gave to the tools together, where it chose them.
+    pub(super) mass: Option<f64>,
 }
 
 /// The tools of an offer as candidates of a list.
@@ -97,6 +99,7 @@ impl Lists {
         let band = prediction.confidence(options.bounds.max_tools).band;
         let ranked = ranking(&prediction);
         let some = |choice: Choice| Chosen {
+            mass: Some(mass(&ranked, &choice.shown)),
             tools: choice.shown,
             mode: SelectionMode::Prediction,
             reason: None,
@@ -136,20 +139,7 @@ impl Lists {
     pub(super) fn predict(&self, ask: &ListAsk<'_>, offer: &Offer) -> Option<Prediction> {
         let next_tools = self.next_tools.as_ref()?;
         let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
-        // A list that sessions share is the same whoever of them asks first.
-        let intent = ask.intent.filter(|_| !ask.is_modern);
-        let view = SessionView {
-            session: live_session(ask),
-            principal: ask.principal,
-            client: if ask.is_modern { "" } else { ask.client },
-            intent: intent.map(|intent| Intent {
-                text: &intent.text,
-                fits: &intent.fits,
-                vector: intent.vector.as_ref(),
-            }),
-            now: ask.now,
-        };
-        let prediction = next_tools.predict(&view, &tools);
+        let prediction = next_tools.predict(&session_view(ask), &tools);
         prediction.fallback.is_none().then_some(prediction)
     }
 
@@ -175,6 +165,7 @@ impl Lists {
                 mode: SelectionMode::Frequency,
                 reason: Some(SelectionReason::PredictorFailed),
                 search_first: true,
+                mass: None,
             },
             Decision::All(_) => all(SelectionReason::PredictorFailed),
         }
@@ -238,6 +229,7 @@ impl Lists {
             mode: SelectionMode::Pool,
             reason: Some(reason),
             search_first: true,
+            mass: None,
         }
     }
 
@@ -281,6 +273,23 @@ pub(super) fn ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
         .collect()
 }
 
+/// Returns what a prediction for who asks is made from.
+pub(super) fn session_view<'a>(ask: &'a ListAsk<'_>) -> SessionView<'a> {
+    // A list that sessions share is the same whoever of them asks first.
+    let intent = ask.intent.filter(|_| !ask.is_modern);
+    SessionView {
+        session: live_session(ask),
+        principal: ask.principal,
+        client: if ask.is_modern { "" } else { ask.client },
+        intent: intent.map(|intent| Intent {
+            text: &intent.text,
+            fits: &intent.fits,
+            vector: intent.vector.as_ref(),
+        }),
+        now: ask.now,
+    }
+}
+
 /// Returns whose calls a prediction goes on from: nobody's for a list that sessions share.
 fn live_session(ask: &ListAsk<'_>) -> CallSession {
     if ask.is_modern {
@@ -296,7 +305,19 @@ fn all(reason: SelectionReason) -> Chosen {
         mode: SelectionMode::All,
         reason: Some(reason),
         search_first: false,
+        mass: None,
     }
+}
+
+/// Returns the probability of the tools at these positions, ascending, together.
+pub(super) fn mass(ranked: &[(usize, f64)], positions: &[usize]) -> f64 {
+    let chosen = ranked
+        .iter()
+        .filter(|(at, _)| positions.binary_search(at).is_ok());
+    chosen
+        .map(|(_, probability)| probability)
+        .sum::<f64>()
+        .min(1.0)
 }
 
 #[expect(

@@ -300,6 +300,7 @@ pub(super) fn made(
     (epoch, chosen): (u64, Chosen),
 ) -> ListEpoch {
     let tools = offer.tools();
+    scope.state().mass = chosen.mass;
     let mut shown: Vec<ToolRef> = chosen
         .tools
         .iter()

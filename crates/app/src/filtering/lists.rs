@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use riglm_domain::conformal::ConformalThreshold;
-use riglm_domain::list_shown::{SelectionReason, ToolSet};
+use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::listing::ListPolicyName;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool_override::ToolOverride;
@@ -156,6 +156,10 @@ impl Lists {
             pool,
             is_fallback,
             until: self.until(&scope, ask, &epoch, policy),
+            // Where all is shown and some is marked, what is called tells nothing of the marks.
+            mass: scope.state().mass.filter(|_| {
+                epoch.mode == SelectionMode::Prediction && policy != ListPolicyName::Hints
+            }),
             revision,
             available_tokens: self.sizes.total(offer),
         };

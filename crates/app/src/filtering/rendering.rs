@@ -37,6 +37,9 @@ pub struct ShownList {
     pub search_first: bool,
     /// When another list is planned; `None` for one that stays until something happens.
     pub until: Option<Timestamp>,
+    /// The probability that the prediction gave to its tools together when it chose them; `None` where
+    /// something else did.
+    pub mass: Option<f64>,
     /// How many tokens the definitions have that are shown.
     pub shown_tokens: u64,
     /// How many tokens the definitions of the offer have.
@@ -183,6 +186,7 @@ pub(super) struct Rendering<'a> {
     pub(super) pool: Arc<ToolSet>,
     pub(super) is_fallback: bool,
     pub(super) until: Option<Timestamp>,
+    pub(super) mass: Option<f64>,
     /// The number of what the operator decided.
     pub(super) revision: u64,
     pub(super) available_tokens: u64,
@@ -203,6 +207,7 @@ pub(super) fn render(
         pool,
         is_fallback,
         until,
+        mass,
         revision,
         available_tokens,
     } = rendering;
@@ -262,6 +267,7 @@ pub(super) fn render(
         reason: epoch.reason,
         search_first: epoch.search_first,
         until,
+        mass,
         shown_tokens: if is_all {
             available_tokens
         } else {

@@ -87,6 +87,9 @@ pub(super) struct State {
     pub(super) steered: Option<([u8; 32], SteeredList)>,
     /// Counts the lists of that policy.
     pub(super) n_steered: u64,
+    /// The probability that the prediction gave to the tools which it chose last; `None` where
+    /// something else chose them, or another process.
+    pub(super) mass: Option<f64>,
     /// What was shown last.
     pub(super) shown: Option<Arc<ShownList>>,
 }

@@ -8,7 +8,7 @@ use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::listing::{ListPolicyName, SteeredList};
 
 use super::ask::ListAsk;
-use super::choosing::{Chosen, ranking};
+use super::choosing::{Chosen, mass, ranking};
 use super::epochs::{is_fallback, kept, made};
 use super::lists::Lists;
 use super::marks::Mark;
@@ -39,7 +39,8 @@ impl Lists {
             let is_fallback = is_fallback(&epoch);
             return (epoch, is_fallback);
         };
-        let number = self.follow(scope, ask, offer, &ranking(&prediction));
+        let ranked = ranking(&prediction);
+        let number = self.follow(scope, ask, offer, &ranked);
         let listed: Vec<usize> = {
             let state = scope.state();
             let steered = state.steered.as_ref();
@@ -48,6 +49,7 @@ impl Lists {
             })
         };
         let chosen = Chosen {
+            mass: Some(mass(&ranked, &listed)),
             tools: listed,
             mode: SelectionMode::Prediction,
             reason: None,

@@ -16,16 +16,27 @@ const LEAST: f64 = 0.01;
 /// How many tools are thought of at once.
 const MAX_ADDED: usize = 10;
 
+/// A call, and the list that its caller sees.
+#[derive(Clone, Debug)]
+pub struct ListedCall {
+    /// The list.
+    pub shown: Arc<ShownList>,
+    /// Whether it is the first call of its tool by those who share the list, as far as calls are
+    /// remembered.
+    pub is_first_use: bool,
+}
+
 impl Lists {
     /// Notes that a tool is called; returns the list that its caller sees, as far as one was shown.
-    pub fn called(&self, ask: &ListAsk<'_>, tool: &ToolRef) -> Option<Arc<ShownList>> {
+    pub fn called(&self, ask: &ListAsk<'_>, tool: &ToolRef) -> Option<ListedCall> {
         let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
-        let (shown, was_sought) = {
+        let (shown, was_sought, is_first_use) = {
             let mut state = scope.state();
+            let is_first_use = !state.used.iter().any(|(used, _)| used == tool);
             state.note_use(tool, ask.now);
             let sought = std::mem::take(&mut state.sought);
-            (state.shown.clone(), sought.contains(tool))
+            (state.shown.clone(), sought.contains(tool), is_first_use)
         };
         if policy == ListPolicyName::Conformal
             && let Some(shown) = &shown
@@ -35,7 +46,10 @@ impl Lists {
             let n_tools = shown.offer().tools().len();
             self.threshold(ask, n_tools, |threshold| threshold.learn(missed));
         }
-        shown
+        shown.map(|shown| ListedCall {
+            shown,
+            is_first_use,
+        })
     }
 
     /// Notes what a search found: the call that follows tells what it was for.

@@ -338,6 +338,16 @@ impl Caller {
             .await
     }
 
+    /// Returns the identifier of the session's row, if there is one.
+    pub(super) fn known_row(&self) -> Option<SessionId> {
+        self.row.get().copied()
+    }
+
+    /// Returns the work session that the last request belonged to, as far as those are derived.
+    pub(super) fn known_work(&self) -> Option<WorkSessionId> {
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes the session's row if there is one.
     pub(super) async fn close_row(self: &Arc<Self>, shared: &Shared) {
         if let Some(row) = self.row.get() {

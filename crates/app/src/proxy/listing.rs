@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{ListShown, SelectionDetails};
+use riglm_ports::observer::{Event, ListShownEvent};
 use serde_json::Value;
 
 use super::caller::Caller;
 use super::relay::listing::array;
 use super::search_tool::{OwnTool, Taken};
 use super::shared::Shared;
-use crate::filtering::{ListIntent, Lists, ShownList};
+use crate::filtering::{ListForecast, ListIntent, Lists, ShownList};
 use crate::search::{Offer, TextFit};
 
 /// A list that is made for a caller.
@@ -47,6 +48,14 @@ impl Listing<'_> {
         ask.intent = intent.as_ref();
         let shown = lists.list(&ask, offer).await;
         if self.caller.is_news(&shown) {
+            self.shared.observe(&Event::ListShown(ListShownEvent {
+                policy: shown.policy.as_str(),
+                mode: shown.mode,
+                n_shown: shown.positions().len(),
+                n_available: offer.tools().len(),
+                shown_tokens: shown.shown_tokens,
+                available_tokens: shown.available_tokens,
+            }));
             recorder
                 .list_shown(ListShown {
                     session: row,
@@ -68,6 +77,25 @@ impl Listing<'_> {
                 .await;
         }
         shown
+    }
+
+    /// Returns what is predicted for the caller, of an offer.
+    pub(super) async fn forecast(
+        &self,
+        lists: &Arc<Lists>,
+        (row, session): (SessionId, CallSession),
+        offer: &Arc<Offer>,
+        limit: usize,
+    ) -> Option<ListForecast> {
+        let recorder = &self.shared.recorder;
+        let client = self.caller.client_name();
+        let mut ask = self
+            .caller
+            .list_ask(&client, session, self.is_modern, recorder.now());
+        ask.client_hash = Some(self.caller.client_hash(recorder));
+        let intent = self.intent((row, session), offer, ask.now).await;
+        ask.intent = intent.as_ref();
+        lists.forecast(&ask, offer, limit)
     }
 
     /// Returns what the session is doing, as far as that is known, and how well tools fit it.

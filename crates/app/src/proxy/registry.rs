@@ -11,6 +11,7 @@ use riglm_domain::naming::Naming;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
+use riglm_ports::observer::{Event, Limit, Observer};
 
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{MetaTools, Offers, SearchTool};
@@ -54,6 +55,8 @@ pub struct ProxyParts {
     pub next_tools: Option<Arc<NextTools>>,
     /// Finds the work session of each request. `None` where they are not derived.
     pub work_sessions: Option<Arc<WorkSessions>>,
+    /// Is told what happens.
+    pub observer: Arc<dyn Observer>,
     /// The tools of the proxy itself. They are listed where lists may be made shorter.
     pub tools: MetaTools,
 }
@@ -61,8 +64,8 @@ pub struct ProxyParts {
 /// The proxy in front of its upstreams.
 #[derive(Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
-    sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
     next: AtomicU64,
 }
 
@@ -75,6 +78,7 @@ impl Proxy {
             upstreams: ArcSwap::from_pointee(UpstreamSet::new(
                 parts.upstreams,
                 &UpstreamSet::default(),
+                &parts.observer,
             )),
             naming: parts.naming,
             recorder: parts.recorder,
@@ -87,6 +91,7 @@ impl Proxy {
             lists: ListMemory::default(),
             offers: Offers::default(),
             directories: Directories::default(),
+            observer: parts.observer,
             n_in_flight: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
         };
@@ -103,7 +108,7 @@ impl Proxy {
         // Held while the set is changed, so that no session begins with the old one and is missed.
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.shared.upstreams.load();
-        let set = Arc::new(UpstreamSet::new(upstreams, &old));
+        let set = Arc::new(UpstreamSet::new(upstreams, &old, &self.shared.observer));
         self.shared.upstreams.store(Arc::clone(&set));
         for session in sessions.values() {
             session.reconfigure(&set);
@@ -130,6 +135,18 @@ impl Proxy {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .len()
+    }
+
+    /// Returns whether the proxy is going to end, and takes nothing new.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.shared.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Returns how many requests of clients wait for their answer.
+    #[must_use]
+    pub fn n_in_flight(&self) -> usize {
+        self.shared.n_in_flight.load(Ordering::Relaxed)
     }
 
     /// Admits a client. Its messages go to the session, what it is sent goes to `client`.
@@ -165,6 +182,7 @@ impl Proxy {
             || (sessions.len() >= limits.sessions_per_principal
                 && of_principal() >= limits.sessions_per_principal)
         {
+            self.shared.observe(&Event::LimitReached(Limit::Sessions));
             return Err(RpcError::new(
                 RpcErrorCode::LimitReached,
                 "too many sessions are open; end some or try again later",
@@ -173,6 +191,7 @@ impl Proxy {
         let session = ClientSession::new(Arc::clone(&self.shared), transport, visitor, client);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         sessions.insert(number, Arc::clone(&session));
+        self.shared.observe(&Event::SessionOpened { transport });
         Ok(session)
     }
 

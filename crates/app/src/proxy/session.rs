@@ -1,7 +1,7 @@
 //! One client, connected over one transport session, and its ways to the upstreams.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -15,6 +15,7 @@ use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::{ClientLink, Route};
+use riglm_ports::observer::Event;
 use riglm_ports::upstream::Exchange;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +52,8 @@ pub struct ClientSession {
     itself: Weak<Self>,
     changing: Mutex<()>,
     is_closed: AtomicBool,
+    /// The identifier that its transport gave it.
+    transport_id: OnceLock<Box<str>>,
     /// Cancelled when the session begins to end.
     pub(super) closing: CancellationToken,
     ended: CancellationToken,
@@ -77,6 +80,7 @@ impl ClientSession {
             itself: Weak::clone(itself),
             changing: Mutex::new(()),
             is_closed: AtomicBool::new(false),
+            transport_id: OnceLock::new(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
@@ -94,6 +98,17 @@ impl ClientSession {
     #[must_use]
     pub fn is_of(&self, visitor: &Visitor) -> bool {
         self.caller.principal == visitor.principal && self.caller.profile == visitor.profile
+    }
+
+    /// Notes the identifier that its transport gave it, by which operators may ask for it. The first
+    /// one counts.
+    pub fn named_by_transport(&self, id: &str) {
+        // The error says that there is one.
+        let _ = self.transport_id.set(id.into());
+    }
+
+    pub(super) fn transport_id(&self) -> Option<&str> {
+        self.transport_id.get().map(|id| &**id)
     }
 
     /// Returns the revision that was agreed on, or asked for while that is not known.
@@ -332,6 +347,8 @@ impl ClientSession {
         join_all(members.iter().map(|member| member.relay.close(why))).await;
         self.united.drain(Duration::from_secs(1)).await;
         self.caller.close_row(&self.shared).await;
+        let transport = self.caller.transport;
+        self.shared.observe(&Event::SessionClosed { transport });
         self.client.close().await;
         self.ended.cancel();
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use arc_swap::ArcSwap;
 use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::observer::{Event, Observer};
 
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{Offers, SearchTool};
@@ -37,10 +38,19 @@ pub(crate) struct Shared {
     /// What sessions could call, made once for all to which the same is listed.
     pub(super) offers: Offers,
     pub(super) directories: Directories,
+    /// Is told what happens.
+    pub(crate) observer: std::sync::Arc<dyn Observer>,
     /// Requests in flight in all sessions.
     pub(crate) n_in_flight: AtomicUsize,
     /// The proxy is going to end: requests in flight may end, new ones are refused.
     pub(crate) is_stopping: AtomicBool,
+}
+
+impl Shared {
+    /// Tells who looks on that something happened.
+    pub(crate) fn observe(&self, event: &Event<'_>) {
+        self.observer.observe(event);
+    }
 }
 
 /// Returns the error for what comes after the proxy began to stop.

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use riglm_domain::id::UpstreamName;
+use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::known_params::KnownParams;
 use super::relay::connection::LATER;
+use super::tool_sets::{SeenToolSet, ToolSets};
 use super::united::catalog::Catalog;
 
 /// One configured upstream.
@@ -80,8 +82,12 @@ pub struct UpstreamState {
     pub reason: Option<String>,
     /// How many connections are open.
     pub n_connections: usize,
+    /// How many wait for a place among them.
+    pub n_waiting: usize,
     /// Whether a connection was ever asked for.
     pub was_used: bool,
+    /// The tools that it listed last; `None` as long as no list of it was seen to its end.
+    pub tool_set: Option<SeenToolSet>,
 }
 
 /// An upstream with what was learned about it.
@@ -94,6 +100,8 @@ pub(super) struct UpstreamEntry {
     health: Mutex<Health>,
     /// The last attempt to reach it failed.
     is_failing: AtomicBool,
+    observer: Arc<dyn Observer>,
+    pub(super) tool_sets: ToolSets,
 }
 
 /// The places for connections to one upstream.
@@ -112,7 +120,7 @@ struct Health {
 }
 
 impl UpstreamEntry {
-    pub(super) fn new(upstream: Upstream) -> Self {
+    pub(super) fn new(upstream: Upstream, observer: Arc<dyn Observer>) -> Self {
         Self {
             upstream,
             catalog: Catalog::default(),
@@ -120,6 +128,8 @@ impl UpstreamEntry {
             slots: Arc::default(),
             health: Mutex::default(),
             is_failing: AtomicBool::new(false),
+            observer,
+            tool_sets: ToolSets::default(),
         }
     }
 
@@ -172,6 +182,8 @@ impl UpstreamEntry {
         if health.failure.take().is_some() {
             let name = self.name();
             tracing::info!(upstream = %name, "upstream {name} is available again");
+            drop(health);
+            self.tell(true);
         }
     }
 
@@ -194,7 +206,18 @@ impl UpstreamEntry {
             let name = self.name();
             tracing::warn!(upstream = %name, "upstream {name} is unavailable: {error}");
         }
-        health.failure = Some(error.clone());
+        let was_available = health.failure.replace(error.clone()).is_none();
+        drop(health);
+        if was_available {
+            self.tell(false);
+        }
+    }
+
+    fn tell(&self, is_available: bool) {
+        self.observer.observe(&Event::UpstreamChanged {
+            upstream: self.name(),
+            is_available,
+        });
     }
 
     /// Returns why the upstream is not available, if it is not.
@@ -215,7 +238,9 @@ impl UpstreamEntry {
             is_available: health.failure.is_none(),
             reason: health.failure.map(|error| error.to_string()),
             n_connections: self.slots.n_taken.load(Ordering::Acquire),
+            n_waiting: self.n_wanted_slots(),
             was_used: health.was_used,
+            tool_set: self.tool_sets.seen(),
         }
     }
 }
@@ -256,7 +281,7 @@ pub(super) struct UpstreamSet {
 impl UpstreamSet {
     /// Returns a set of these upstreams. What `old` has learned of one that is configured as
     /// before is kept.
-    pub(super) fn new(upstreams: Vec<Upstream>, old: &Self) -> Self {
+    pub(super) fn new(upstreams: Vec<Upstream>, old: &Self, observer: &Arc<dyn Observer>) -> Self {
         let entries = upstreams
             .into_iter()
             .map(|upstream| {
@@ -264,7 +289,8 @@ impl UpstreamSet {
                     entry.name() == upstream.connector.name()
                         && entry.upstream.fingerprint == upstream.fingerprint
                 });
-                same.map_or_else(|| Arc::new(UpstreamEntry::new(upstream)), Arc::clone)
+                let new = || Arc::new(UpstreamEntry::new(upstream, Arc::clone(observer)));
+                same.map_or_else(new, Arc::clone)
             })
             .collect();
         Self { entries }

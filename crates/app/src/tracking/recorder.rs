@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use riglm_domain::canonical::{CanonicalError, KeyedHash, KeyedHasher};
 use riglm_domain::exchange::Exchange;
+use riglm_domain::feedback::Feedback;
 use riglm_domain::id::{
-    ContextId, ExchangeId, InvocationId, ProfileName, RunId, SessionId, ToolName, UpstreamName,
-    WorkSessionId,
+    ContextId, ExchangeId, FeedbackId, InvocationId, ProfileName, RunId, SessionId, ToolName,
+    UpstreamName, WorkSessionId,
 };
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::list_shown::ListShown;
@@ -313,6 +314,18 @@ impl Recorder {
     /// Records a request other than a call, at its end.
     pub async fn exchanged(&self, exchange: Exchange) {
         self.append(&Record::Exchanged(exchange)).await;
+    }
+
+    /// Records what somebody says of a tool, as `feedback` makes it of an identifier and the moment.
+    /// Returns the identifier.
+    pub async fn feedback_given(
+        &self,
+        feedback: impl FnOnce(FeedbackId, Timestamp) -> Feedback,
+    ) -> FeedbackId {
+        let now = self.clock.now();
+        let id = FeedbackId::new(now, self.entropy.next());
+        self.append(&Record::FeedbackGiven(feedback(id, now))).await;
+        id
     }
 
     /// Returns a new identifier for an exchange that started at that moment.

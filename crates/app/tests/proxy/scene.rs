@@ -85,6 +85,7 @@ impl Setup {
                 Arc::new(SystemClock),
             )))),
             intents: Some(Arc::clone(&intents)),
+            observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,
             work_sessions: None,
             tools: MetaTools {

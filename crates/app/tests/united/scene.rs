@@ -101,6 +101,7 @@ impl Setup {
                 Arc::new(SystemClock),
             )))),
             intents: None,
+            observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,
             work_sessions: None,
             tools: MetaTools {

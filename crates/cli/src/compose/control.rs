@@ -4,25 +4,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use jiff::Timestamp;
 use riglm_adapters_http::{
-    ControlAddress, ControlConfig, ControlKey, ControlKeys, ControlParts, HealthSource, Scope,
-    Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
-    Upstreams as ControlUpstreams,
+    ControlAddress, ControlConfig, ControlKey, ControlKeys, ControlParts, HealthSource,
+    MetricsSource, Scope, Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition,
+    UpstreamHealth, Upstreams as ControlUpstreams,
 };
 use riglm_adapters_storage::Storage;
+use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
+use riglm_app::feedback::FeedbackDesk;
+use riglm_app::insight::Insight;
 use riglm_app::learning::NextTools;
 use riglm_app::overrides::Overrides;
 use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::search::ToolSearch;
+use riglm_app::tracking::Recorder;
 use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
 use riglm_ports::analytics::JournalCondition;
+use riglm_ports::clock::Clock as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::learning::learning_state;
 use super::search::encoder_states;
+use super::telemetry::{Sources, Telemetry};
 use crate::config::Config;
 
 /// What the control server tells of.
@@ -31,15 +38,39 @@ pub(super) struct ControlSources<'a> {
     pub(super) storage: Option<&'a Arc<Storage>>,
     pub(super) search: Option<Arc<ToolSearch>>,
     pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) recorder: &'a Arc<Recorder>,
+    pub(super) telemetry: &'a Telemetry,
+    pub(super) stop: &'a CancellationToken,
 }
 
 impl ControlSources<'_> {
     /// Returns what the control server stands on.
     pub(super) fn into_parts(self, config: &Config) -> anyhow::Result<ControlParts> {
-        let overrides = self.storage.map(|storage| {
-            let store = Arc::new(storage.store.clone());
-            Arc::new(Overrides::new(store.clone(), store, Arc::new(SystemClock)))
+        let clock = Arc::new(SystemClock);
+        let store = self.storage.map(|storage| Arc::new(storage.store.clone()));
+        let overrides = store.clone().map(|store| {
+            let observer = self.telemetry.observer();
+            Arc::new(Overrides::new(
+                store.clone(),
+                store,
+                observer,
+                clock.clone(),
+            ))
         });
+        let insight = store.map(|store| Arc::new(Insight::new(store, clock)));
+        let feedback = insight
+            .clone()
+            .map(|insight| Arc::new(FeedbackDesk::new(insight, Arc::clone(self.recorder))));
+        let sources = Sources {
+            proxy: Arc::clone(self.proxy),
+            storage: self.storage.cloned(),
+            search: self.search.clone(),
+            next_tools: self.next_tools.clone(),
+            started_at: seconds(SystemClock.now()),
+        };
+        self.telemetry.metrics.watch(move || sources.read());
+        let metrics = Arc::clone(&self.telemetry.metrics);
+        let proxy = Arc::clone(self.proxy);
         Ok(ControlParts {
             health: HealthSource {
                 version: env!("CARGO_PKG_VERSION"),
@@ -47,11 +78,30 @@ impl ControlSources<'_> {
                 store: store_state(self.storage),
                 encoders: encoder_states(self.search),
                 learning: learning_state(self.next_tools),
+                is_stopping: Arc::new(move || proxy.is_stopping()),
             },
+            metrics: MetricsSource {
+                media_type: Metrics::MEDIA_TYPE,
+                text: Arc::new(move || Ok(metrics.text()?)),
+            },
+            events: Arc::clone(&self.telemetry.feed),
+            proxy: Arc::clone(self.proxy),
+            insight,
+            feedback,
+            stop: self.stop.clone(),
             keys: control_keys(&config.control, &config.data_dir)?,
             overrides,
         })
     }
+}
+
+/// Returns a moment in seconds since 1970-01-01 UTC.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "milliseconds since 1970 are far below 2^53"
+)]
+fn seconds(at: Timestamp) -> f64 {
+    at.as_millisecond() as f64 / 1_000.0
 }
 
 /// Returns what the control server asks for the upstreams.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use riglm_domain::audit::AuditEntry;
+use riglm_domain::id::AuditId;
 
 use super::StoreError;
 
@@ -22,5 +23,19 @@ pub trait AuditTrail: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
-    async fn entries(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
+    async fn entries(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        self.entries_before(None, limit).await
+    }
+
+    /// Returns the newest `limit` entries by identifier, oldest first, of those whose identifier is
+    /// below this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn entries_before(
+        &self,
+        before: Option<AuditId>,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError>;
 }

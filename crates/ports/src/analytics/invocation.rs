@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName};
+use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, WorkSessionId};
 use riglm_domain::invocation::{InvocationSummary, PastCall};
 
 use super::StoreError;
@@ -54,6 +54,17 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
     async fn calls_after(
         &self,
         contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError>;
+
+    /// Returns the newest `limit` calls of a work session by identifier, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn calls_of_work(
+        &self,
+        work_session: WorkSessionId,
+        limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError>;
 
     /// Returns how many calls fit, those in flight included.

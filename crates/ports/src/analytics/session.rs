@@ -3,6 +3,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::id::SessionId;
 use riglm_domain::session::SessionSummary;
 
 use super::StoreError;
@@ -18,5 +20,30 @@ pub trait SessionRepository: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError>;
+    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        self.sessions_where(&SessionFilter::default(), limit).await
+    }
+
+    /// Returns the newest `limit` sessions that fit, oldest first, as [`Self::sessions`] does.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn sessions_where(
+        &self,
+        filter: &SessionFilter,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>, StoreError>;
+}
+
+/// Which sessions are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Only those that stand before this one: by their start, and by their identifier where they
+    /// started at the same moment.
+    pub before: Option<(Timestamp, SessionId)>,
+    /// Only those whose end is not recorded, or only those whose end is.
+    pub is_open: Option<bool>,
+    /// Only this one.
+    pub id: Option<SessionId>,
 }

@@ -51,3 +51,14 @@ pub async fn the_newest_entries_come_oldest_first(store: &impl UsageStore) {
         assert_eq!(moments, expected, "{limit}");
     }
 }
+
+/// Entries before one are those with a smaller identifier.
+pub async fn entries_before_one_have_a_smaller_identifier(store: &impl UsageStore) {
+    for n in 1..=4 {
+        store.add(&audit(n)).await.unwrap();
+    }
+    let page = store.entries_before(Some(audit(4).id), 2).await.unwrap();
+    assert_eq!(page, [audit(2), audit(3)]);
+    let page = store.entries_before(Some(audit(1).id), 2).await.unwrap();
+    assert_eq!(page, []);
+}

@@ -1,7 +1,7 @@
 //! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository).
 
 use jiff::Timestamp;
-use riglm_domain::id::{InvocationId, ToolName};
+use riglm_domain::id::{InvocationId, ToolName, WorkSessionId};
 use riglm_domain::invocation::{Invocation, Outcome, PastCall};
 use riglm_domain::record::Record;
 
@@ -260,4 +260,23 @@ pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
         };
         assert_eq!(store.count(&filter).await.unwrap(), 1, "{name:?}");
     }
+}
+
+/// The newest calls of a work session come back, oldest first.
+pub async fn the_newest_calls_of_a_work_session_come_oldest_first(store: &impl UsageStore) {
+    let work = WorkSessionId::new(moment(1), [7; 10]);
+    let session = session(run(1), 1);
+    let calls = [1, 2, 3, 4].map(|n| {
+        let mut call = call(session.id, n);
+        call.work_session = (n != 2).then_some(work);
+        call
+    });
+    let mut records = vec![Record::SessionOpened(session)];
+    records.extend(calls.clone().map(Record::CallOpened));
+    apply(store, &records).await;
+    let read = store.calls_of_work(work, 2).await.unwrap();
+    let read: Vec<_> = read.iter().map(|call| call.invocation.id).collect();
+    assert_eq!(read, [calls[2].id, calls[3].id]);
+    let other = WorkSessionId::new(moment(1), [8; 10]);
+    assert_eq!(store.calls_of_work(other, 9).await.unwrap(), []);
 }

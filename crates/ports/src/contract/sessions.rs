@@ -10,6 +10,7 @@ use riglm_domain::session::SessionSummary;
 
 use super::UsageStore;
 use super::scene::{apply, call, end, moment, odd_texts, page, run, session};
+use crate::analytics::SessionFilter;
 
 /// A session is read with every value that was recorded.
 pub async fn a_session_is_read_as_it_was_recorded(store: &impl UsageStore) {
@@ -141,4 +142,64 @@ pub async fn a_session_has_the_tools_of_every_page_listed_to_it(store: &impl Usa
     let sessions = store.sessions(9).await.unwrap();
     assert_eq!(sessions[0].tools_available, ["a", "b\u{0}\"", "c"]);
     assert_eq!(sessions[1].tools_available, [""; 0]);
+}
+
+/// Pages of sessions join to all of them, also of those that started at the same moment.
+pub async fn pages_of_sessions_join_to_all(store: &impl UsageStore) {
+    let opened = [3, 1, 4, 2, 5].map(|n| {
+        let mut session = session(run(1), n);
+        session.started_at = moment(i64::from(n) / 2);
+        session
+    });
+    apply(store, &opened.clone().map(Record::SessionOpened)).await;
+    let mut expected: Vec<_> = (opened.iter())
+        .map(|session| (session.started_at, session.id))
+        .collect();
+    expected.sort_unstable();
+    expected.reverse();
+    let mut filter = SessionFilter::default();
+    let mut read = Vec::new();
+    loop {
+        let page = store.sessions_where(&filter, 2).await.unwrap();
+        let places = page.iter().rev();
+        let places = places.map(|row| (row.session.started_at, row.session.id));
+        read.extend(places);
+        if page.is_empty() {
+            break;
+        }
+        filter.before = read.last().copied();
+    }
+    assert_eq!(read, expected);
+}
+
+/// Sessions are found by whether they are open, and by their identifier.
+pub async fn sessions_are_found_by_state_and_identifier(store: &impl UsageStore) {
+    let (open, ended) = (session(run(1), 1), session(run(1), 2));
+    let records = [
+        Record::SessionOpened(open.clone()),
+        Record::SessionOpened(ended.clone()),
+        Record::SessionClosed {
+            session: ended.id,
+            ended_at: moment(9),
+        },
+    ];
+    apply(store, &records).await;
+    let found = async |filter: SessionFilter| {
+        let rows = store.sessions_where(&filter, 9).await.unwrap();
+        rows.into_iter()
+            .map(|row| row.session.id)
+            .collect::<Vec<_>>()
+    };
+    let by_state = |is_open| SessionFilter {
+        is_open: Some(is_open),
+        ..SessionFilter::default()
+    };
+    assert_eq!(found(by_state(true)).await, [open.id]);
+    assert_eq!(found(by_state(false)).await, [ended.id]);
+    let by_id = |id| SessionFilter {
+        id: Some(id),
+        ..SessionFilter::default()
+    };
+    assert_eq!(found(by_id(open.id)).await, [open.id]);
+    assert_eq!(found(by_id(session(run(1), 7).id)).await, []);
 }

@@ -1,81 +1,12 @@
 //! What operators decide, over HTTP.
 
-use std::net::SocketAddr;
-
-use http::header;
-use http_body_util::Full;
-use jiff::{SignedDuration, Timestamp};
-use riglm_app::overrides::Overrides;
-use riglm_ports::fake::{ManualClock, MemoryStore};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::scene::{NOW, Server, server};
 use super::*;
 
-const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-
-struct Server {
-    address: SocketAddr,
-    store: Arc<MemoryStore>,
-}
-
-async fn server() -> Server {
-    let store = Arc::new(MemoryStore::default());
-    let clock = Arc::new(ManualClock::at(NOW));
-    let overrides = Overrides::new(store.clone(), store.clone(), clock);
-    let parts = ControlParts {
-        health: HealthSource {
-            version: "1",
-            upstreams: Arc::new(Vec::new),
-            store: Arc::new(sound_store),
-            encoders: Arc::new(Vec::new),
-            learning: Arc::new(|| LearningHealth {
-                condition: LearningCondition::Off,
-                learned_calls: 0,
-                failures: 0,
-            }),
-        },
-        keys: keys(),
-        overrides: Some(Arc::new(overrides)),
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let app = router(&ControlConfig::default(), parts);
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    Server { address, store }
-}
-
 impl Server {
-    async fn send(
-        &self,
-        method: &str,
-        path: &str,
-        token: Option<&str>,
-        body: &str,
-    ) -> (u16, Option<String>, Value) {
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(format!("http://{}{path}", self.address))
-            .header(header::CONTENT_TYPE, "application/json");
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request
-            .body(Full::new(Bytes::from(body.to_owned())))
-            .unwrap();
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let response = client.request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let place = response.headers().get(header::LOCATION);
-        let place = place.map(|place| place.to_str().unwrap().to_owned());
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let body = if body.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&body).unwrap()
-        };
-        (status, place, body)
-    }
-
     async fn decide(&self, body: &Value) -> (u16, Option<String>, Value) {
         let token = Some(KEYS[0].1);
         self.send("POST", "/override", token, &body.to_string())

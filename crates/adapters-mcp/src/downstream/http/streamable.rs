@@ -151,6 +151,7 @@ async fn initialize(
             return Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)));
         }
     };
+    session.named_by_transport(&id);
     let newborn = Newborn::new(Arc::clone(port), id, Arc::clone(&session));
     let seat = take_seat(&link, &ids)?;
     let stream = seat.stream();

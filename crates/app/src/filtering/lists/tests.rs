@@ -316,9 +316,9 @@ async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() 
         assert_eq!(lists.list(&loader, &offer).await.epoch, 1);
     }
     // What each is shown is not what the other is.
-    let called = lists.called(&loader, &tool(50)).unwrap();
+    let called = lists.called(&loader, &tool(50)).unwrap().shown;
     assert!(called.shows(&tool(50)));
-    let called = lists.called(&modern(&local, 1), &tool(50)).unwrap();
+    let called = lists.called(&modern(&local, 1), &tool(50)).unwrap().shown;
     assert!(called.hides(&tool(50)));
 }
 
@@ -603,8 +603,8 @@ proptest! {
             for step in steps.into_iter().chain([Step::List]) {
                 match step {
                     Step::Call(n) => {
-                        let shown = lists.called(&asking, &tool(n));
-                        if shown.is_some_and(|shown| shown.shows(&tool(n))) {
+                        let called = lists.called(&asking, &tool(n));
+                        if called.is_some_and(|called| called.shown.shows(&tool(n))) {
                             stays.insert(n);
                         }
                         lists.has_changed(&asking, |_| false);

@@ -8,13 +8,14 @@ use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::tool::ToolRef;
+use riglm_ports::observer::{Event, ToolCalled};
 
 use super::Relay;
 use super::params::RequestParams;
 use super::pending::{CallRow, Lesson};
 use super::recorded_names::recorded_tool;
 use super::rounds::LogicalCall;
-use crate::search::ToolCalled;
+use crate::search;
 use crate::tracking::CallDetails;
 use crate::work_sessions::RequestKind;
 
@@ -54,6 +55,15 @@ impl Relay {
             true => ToolSource::Hidden,
             false => ToolSource::Shown,
         };
+        self.shared.observe(&Event::ToolCalled(ToolCalled {
+            upstream: self.upstream(),
+            tool: &tool,
+            source,
+            is_first_use: listed
+                .as_ref()
+                .is_some_and(|(listed, _)| listed.is_first_use),
+            predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
+        }));
         let context = searched
             .as_ref()
             .and_then(|_| self.caller.search.context(together, Instant::now()));
@@ -81,7 +91,7 @@ impl Relay {
             source,
             context,
             work_session,
-            list_epoch: listed.as_ref().map(|(shown, _)| shown.epoch),
+            list_epoch: listed.as_ref().map(|(listed, _)| listed.shown.epoch),
             request_bytes: message.raw().len(),
         };
         self.review_list(together, is_modern);
@@ -111,7 +121,7 @@ impl Relay {
         if matches!(outcome, Outcome::Cancelled | Outcome::Unknown) {
             return;
         }
-        tool.service.called(&ToolCalled {
+        tool.service.called(&search::ToolCalled {
             session: self.row().await,
             principal: self.caller.principal.clone(),
             tool: lesson.tool,

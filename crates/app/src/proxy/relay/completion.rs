@@ -1,12 +1,15 @@
 //! The end of a request: its row is closed, and only then the client hears of it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use riglm_domain::exchange::Exchange;
+use riglm_domain::id::ToolName;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
+use riglm_ports::observer::{Event, RequestEnded};
 use riglm_ports::upstream::UpstreamError;
 
 use super::Relay;
@@ -87,6 +90,7 @@ impl Relay {
         if !ending.is_counted {
             return; // Nobody waits; dropping it tells a waiting task of the proxy's own.
         }
+        ending.came_to(outcome);
         if let Some(pending) = ending.take() {
             self.complete(pending, outcome, Response::None).await;
         }
@@ -159,11 +163,50 @@ pub(in crate::proxy) fn upstream_failure(error: &UpstreamError) -> RpcError {
 /// A request that was taken out of the table and whose end is on its way to the client.
 ///
 /// The future that brings it there is dropped when its connection is closed. Whatever happens, the
-/// request gives up its place, and its row does not stay open.
+/// request gives up its place, its row does not stay open, and who looks on is told.
 pub(super) struct Ending {
     relay: Arc<Relay>,
     pending: Option<Pending>,
     is_counted: bool,
+    /// What is told of it; `None` once it goes on as another request.
+    told: Option<Told>,
+}
+
+/// What is told of a request at its end.
+struct Told {
+    method: &'static str,
+    tool: Option<ToolName>,
+    outcome: Outcome,
+    received: Instant,
+    sent: Option<Instant>,
+    answered: Instant,
+}
+
+impl Told {
+    fn of(pending: &Pending) -> Self {
+        Self {
+            method: pending.method,
+            tool: pending.tool.clone(),
+            outcome: Outcome::Cancelled,
+            received: pending.started,
+            sent: pending.sent,
+            answered: Instant::now(),
+        }
+    }
+
+    fn tell(&self, relay: &Relay) {
+        let with_upstream = self
+            .sent
+            .map(|sent| self.answered.saturating_duration_since(sent));
+        relay.shared.observe(&Event::RequestEnded(RequestEnded {
+            method: self.method,
+            upstream: self.sent.map(|_| relay.upstream()),
+            tool: self.tool.as_ref(),
+            outcome: self.outcome,
+            took: self.received.elapsed(),
+            with_upstream: with_upstream.unwrap_or_default(),
+        }));
+    }
 }
 
 impl Ending {
@@ -171,6 +214,7 @@ impl Ending {
         Self {
             relay: Arc::clone(relay),
             is_counted: pending.is_counted(),
+            told: pending.is_counted().then(|| Told::of(&pending)),
             pending: Some(pending),
         }
     }
@@ -180,6 +224,7 @@ impl Ending {
         Self {
             relay: Arc::clone(relay),
             is_counted: true,
+            told: Some(Told::of(&pending)),
             pending: Some(pending),
         }
     }
@@ -187,6 +232,18 @@ impl Ending {
     /// Returns the request for the row to be closed, which must follow at once.
     pub(super) fn take(&mut self) -> Option<Pending> {
         self.pending.take()
+    }
+
+    /// Notes how the request ended; without that it counts as cancelled.
+    pub(super) fn came_to(&mut self, outcome: Outcome) {
+        if let Some(told) = &mut self.told {
+            told.outcome = outcome;
+        }
+    }
+
+    /// Notes that the request goes on as another one, whose end is the one that counts.
+    pub(super) fn goes_on(&mut self) {
+        self.told = None;
     }
 
     /// Returns when progress of the request was last passed to the client.
@@ -201,6 +258,9 @@ impl Drop for Ending {
     fn drop(&mut self) {
         if !self.is_counted {
             return;
+        }
+        if let Some(told) = self.told.take() {
+            told.tell(&self.relay);
         }
         let relay = Arc::clone(&self.relay);
         match (self.pending.take(), tokio::runtime::Handle::try_current()) {

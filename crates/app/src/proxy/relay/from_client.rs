@@ -5,10 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use riglm_domain::exchange::Exchange;
+use riglm_domain::id::ToolName;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
+use riglm_domain::method::counted;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::observer::{Event, Limit};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::Relay;
@@ -149,12 +152,17 @@ impl Relay {
             None => self.purpose(method, &params),
         };
         let now = Instant::now();
+        let is_passed_on = here.is_none();
+        let called = || params.name().map(|name| ToolName::from(name.as_ref()));
         let pending = Pending {
             purpose,
+            method: counted(method),
+            tool: (is_call && is_passed_on).then(called).flatten(),
             message: Some(message.clone()),
             generation: UNSENT,
             started: now,
             started_at,
+            sent: None,
             last_sign: now,
             progress_token: params.progress_token(),
             last_progress: None,
@@ -258,6 +266,7 @@ impl Relay {
         if state.pending.n_entries() >= limits.in_flight_per_session
             || self.shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight
         {
+            self.shared.observe(&Event::LimitReached(Limit::InFlight));
             return Err(RpcError::new(
                 RpcErrorCode::LimitReached,
                 "too many requests are in flight; try again when some have ended",

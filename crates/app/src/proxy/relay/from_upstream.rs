@@ -10,6 +10,7 @@ use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_domain::protocol::Revision;
 use riglm_ports::downstream::Route;
+use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
 use super::Relay;
@@ -121,6 +122,7 @@ impl Relay {
                     (_, _, Some(TOOLS_CHANGED)) => {
                         self.caller.search.forget_offer();
                         self.caller.note_told(Instant::now());
+                        self.shared.observe(&Event::ListChangeTold);
                     }
                     _ => {}
                 }
@@ -153,11 +155,13 @@ impl Relay {
         let Some(listening) = ended else {
             return self.client.deliver(message, route).await;
         };
-        let _ending = Ending::new(self, listening);
+        let mut ending = Ending::new(self, listening);
+        ending.came_to(Outcome::Ok);
         self.client
             .deliver(message, Route::Related(id.clone()))
             .await;
         self.client.finish(&id).await;
+        drop(ending);
     }
 
     /// Closes the row of the answered request, then passes the answer on.
@@ -184,9 +188,10 @@ impl Relay {
             return;
         };
         let failed = self.mendable(&message, envelope, &pending);
-        let Some(message) = self.settle(message, envelope, pending).await else {
+        let Some((message, outcome)) = self.settle(message, envelope, pending).await else {
             return;
         };
+        ending.came_to(outcome);
         let Some(call) = failed else {
             return self.client.deliver(message, Route::Related(id)).await;
         };
@@ -211,14 +216,19 @@ impl Relay {
         Some((id.clone(), pending))
     }
 
-    /// Does what the answer to a request calls for. Returns the message for the client.
+    /// Does what the answer to a request calls for. Returns the message for the client, and how the
+    /// request ended.
     async fn settle(
         &self,
         message: Message,
         envelope: &Envelope,
         pending: Pending,
-    ) -> Option<Message> {
+    ) -> Option<(Message, Outcome)> {
         let result = message.result(envelope);
+        let mut outcome = match result {
+            Some(_) => Outcome::Ok,
+            None => Outcome::Error,
+        };
         let message = match pending.purpose {
             Purpose::Own(waiting) => {
                 // The waiting task may have given up; then nobody wants the answer.
@@ -258,11 +268,9 @@ impl Relay {
             }
             Purpose::Call(_) | Purpose::Exchange { .. } => {
                 let is_call = matches!(pending.purpose, Purpose::Call(_));
-                let outcome = match result {
-                    Some(result) if is_call && is_error_result(result) => Outcome::Error,
-                    Some(_) => Outcome::Ok,
-                    None => Outcome::Error,
-                };
+                if result.is_some_and(|result| is_call && is_error_result(result)) {
+                    outcome = Outcome::Error;
+                }
                 let response = Response::Message {
                     size_bytes: message.raw().len(),
                     result,
@@ -276,7 +284,7 @@ impl Relay {
             }
             Purpose::Listen { .. } | Purpose::Other => message,
         };
-        Some(message)
+        Some((message, outcome))
     }
 
     /// Takes note of an answered handshake: the session has a revision and gets its row.
@@ -315,8 +323,11 @@ impl Relay {
                     if let Some(pending) = pending {
                         route = Route::Related(id.clone());
                         let mut ending = Ending::new(self, pending);
-                        if let Some(pending) = ending.take() {
-                            self.settle(message.clone(), envelope, pending).await;
+                        if let Some(pending) = ending.take()
+                            && let Some((_, outcome)) =
+                                self.settle(message.clone(), envelope, pending).await
+                        {
+                            ending.came_to(outcome);
                         }
                         endings.push(ending);
                     }

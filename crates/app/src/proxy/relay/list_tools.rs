@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use riglm_domain::edit::{member, with_element, with_member};
 use riglm_domain::id::UpstreamName;
+use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::message::RequestId;
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::scan::unescaped;
 use riglm_domain::tool::{ToolListing, ToolPage};
+use riglm_ports::observer::{Event, ListShownEvent};
 
 use super::Relay;
 use super::list_memory::SeenPage;
+use super::offered::next_cursor;
 use super::pending::Pending;
 
 /// Who may keep a result (revision 2026-07-28).
@@ -25,7 +28,8 @@ impl Relay {
         asked: &Pending,
         id: Option<&RequestId>,
     ) -> Option<String> {
-        let seen = self.seen(result).await?;
+        let at = cursor(asked, id);
+        let seen = self.seen(result, at.is_none()).await?;
         let row = self.row().await;
         self.shared.recorder.tools_listed(row, &seen.listing).await;
         let mut hidden = self.hidden_of(&seen);
@@ -41,12 +45,21 @@ impl Relay {
             let ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
             hidden = lists.excluded(&ask, self.upstream(), &seen.names);
         }
+        if self.shared.filter.is_active() {
+            self.shared.observe(&Event::ListShown(ListShownEvent {
+                policy: "patterns",
+                mode: SelectionMode::Names,
+                n_shown: seen.names.len() - hidden.len(),
+                n_available: seen.names.len(),
+                shown_tokens: 0,
+                available_tokens: 0,
+            }));
+        }
         let shorter = (!hidden.is_empty()).then(|| private(&seen.page.without(result, &hidden)));
         let Some(tool) = &self.shared.search_tool else {
             return shorter;
         };
-        let cursor = cursor(asked, id);
-        if !self.turned(tool, &seen, cursor.as_deref()) {
+        if !self.turned(tool, &seen, at.as_deref()) {
             return shorter;
         }
         let revision = self.caller.revision();
@@ -63,7 +76,17 @@ impl Relay {
 
     /// Returns the page that a result is, and records it if it was not seen before; `None` if it
     /// cannot be read.
-    pub(super) async fn seen(&self, result: &str) -> Option<Arc<SeenPage>> {
+    pub(super) async fn seen(&self, result: &str, is_first: bool) -> Option<Arc<SeenPage>> {
+        let seen = self.read_page(result).await?;
+        let is_last = next_cursor(result).is_none();
+        let now = self.shared.recorder.now();
+        self.entry
+            .tool_sets
+            .listed(&seen.listing, seen.names.len(), (is_first, is_last), now);
+        Some(seen)
+    }
+
+    async fn read_page(&self, result: &str) -> Option<Arc<SeenPage>> {
         let upstream = self.upstream();
         if let Some(seen) = self.shared.lists.find(upstream, result) {
             // It may have been seen before the upstream was configured anew, or between other
@@ -112,6 +135,10 @@ impl Relay {
             names: page.tools().iter().map(|tool| tool.name.clone()).collect(),
             listing: listing.id.clone(),
             page,
+        });
+        self.shared.observe(&Event::ToolsSeen {
+            upstream,
+            tools: &seen.names,
         });
         self.shared.recorder.tools_seen(listing).await;
         self.shared.lists.remember(Arc::clone(&seen));

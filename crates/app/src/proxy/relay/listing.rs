@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use riglm_domain::edit::{member, with_member};
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::invocation::CallSession;
+use riglm_domain::invocation::{CallSession, Outcome};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::downstream::Route;
+use riglm_ports::observer::Event;
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +21,7 @@ use super::Relay;
 use super::offered::WholeList;
 use super::pending::{Pending, Purpose};
 use super::search::Searching;
-use crate::filtering::{Lists, ShownList};
+use crate::filtering::{ListedCall, Lists};
 use crate::proxy::listing::{Listing, Page};
 use crate::proxy::united::catalog::millis;
 
@@ -79,11 +80,16 @@ impl Relay {
             };
             let pending = ending.take();
             match (listed, pending) {
-                (Ok(result), _) => relay.deliver_result(&request.id, &result).await,
+                (Ok(result), _) => {
+                    ending.came_to(Outcome::Ok);
+                    relay.deliver_result(&request.id, &result).await;
+                }
                 (Err(NotListed::Refused(error)), _) => {
+                    ending.came_to(Outcome::Error);
                     relay.deliver_error(&request.id, &error).await;
                 }
                 (Err(NotListed::Unknown), Some(pending)) => {
+                    ending.goes_on();
                     drop(ending);
                     relay.pass_list_on(&request, pending).await;
                 }
@@ -227,22 +233,22 @@ impl Relay {
         }
     }
 
-    /// Takes note of a call, for the list of its session; returns the list that the caller sees and
+    /// Takes note of a call, for the list of its session; returns the list that the caller sees, and
     /// whether it leaves the tool out.
     pub(super) fn note_for_list(
         &self,
         tool: &ToolRef,
         session: CallSession,
         is_modern: bool,
-    ) -> Option<(Arc<ShownList>, bool)> {
+    ) -> Option<(ListedCall, bool)> {
         let lists = self.shared.filter.lists()?;
         let client = self.caller.client_name();
         let ask = self
             .caller
             .list_ask(&client, session, is_modern, self.shared.recorder.now());
-        let shown = lists.called(&ask, tool)?;
-        let is_hidden = shown.hides(tool);
-        Some((shown, is_hidden))
+        let listed = lists.called(&ask, tool)?;
+        let is_hidden = listed.shown.hides(tool);
+        Some((listed, is_hidden))
     }
 
     /// Looks whether the client's list is another one after a call or a search, and tells it, in the
@@ -282,6 +288,9 @@ impl Relay {
             return self.tell_of_change().await;
         }
         let streams = self.state().pending.tool_streams();
+        if !streams.is_empty() {
+            self.shared.observe(&Event::ListChangeTold);
+        }
         for id in streams {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"{SUBSCRIPTION_ID}":{id}}}}}}}"#
@@ -297,6 +306,7 @@ impl Relay {
         let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         if let Ok(message) = Message::from_text(text.into()) {
             self.caller.note_told(Instant::now());
+            self.shared.observe(&Event::ListChangeTold);
             self.client.deliver(message, Route::Standalone).await;
         }
     }

@@ -98,7 +98,7 @@ pub(super) fn is_own(id: &RequestId) -> bool {
 
 /// Returns the JSON text of the cursor of the page behind this one. Some servers give an empty one
 /// with the last page.
-fn next_cursor(result: &str) -> Option<&str> {
+pub(super) fn next_cursor(result: &str) -> Option<&str> {
     let cursor = member(result, "nextCursor").filter(|cursor| cursor.starts_with('"'));
     cursor.filter(|cursor| *cursor != r#""""#)
 }
@@ -222,7 +222,7 @@ impl Relay {
                 };
             }
             let result = answer.result(part).unwrap_or_default();
-            let seen = self.seen(result).await;
+            let seen = self.seen(result, cursor.is_none()).await;
             let page = seen.ok_or("its list of tools cannot be read")?;
             self.hidden_of(&page);
             let next = next_cursor(result).map(str::to_owned);

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use riglm_domain::edit::member;
+use riglm_domain::invocation::Outcome;
 use riglm_domain::message::RequestId;
 use riglm_domain::meta::{self, RequestMeta};
 use riglm_domain::scan::{members, unescaped};
@@ -132,6 +133,15 @@ pub(crate) fn is_error_result(result: &str) -> bool {
     // Looking for the name anywhere is cheaper than finding the members, and mostly enough.
     memchr::memmem::find(result.as_bytes(), b"isError").is_some()
         && members(result).any(|(key, value)| key == "isError" && value == "true")
+}
+
+/// Returns how a request ended that was answered with a result.
+pub(crate) fn outcome_of(result: &str) -> Outcome {
+    if is_error_result(result) {
+        Outcome::Error
+    } else {
+        Outcome::Ok
+    }
 }
 
 /// Returns whether the result of a modern server asks for input.

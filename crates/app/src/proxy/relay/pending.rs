@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::id::InvocationId;
+use riglm_domain::id::{InvocationId, ToolName};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::tool::ToolRef;
 use tokio::sync::oneshot;
@@ -70,6 +70,10 @@ pub(crate) struct Lesson {
 pub(crate) struct Pending {
     /// What must happen when the answer comes.
     pub(crate) purpose: Purpose,
+    /// The name under which it is counted.
+    pub(crate) method: &'static str,
+    /// The tool of a call.
+    pub(crate) tool: Option<ToolName>,
     /// The message, to be sent again when the upstream had forgotten the session; gone once the
     /// request is cancelled.
     pub(crate) message: Option<Message>,
@@ -79,6 +83,8 @@ pub(crate) struct Pending {
     pub(crate) started: Instant,
     /// When it was received, by the clock.
     pub(crate) started_at: Timestamp,
+    /// Since when it is with the upstream, or waits for a connection to it.
+    pub(crate) sent: Option<Instant>,
     /// When the upstream last showed that it works on it.
     pub(crate) last_sign: Instant,
     /// The token under which progress of it is reported.
@@ -125,10 +131,13 @@ impl Pending {
         let now = Instant::now();
         Self {
             purpose: Purpose::Own(waiting),
+            method: "other",
+            tool: None,
             message: Some(message),
             generation,
             started: now,
             started_at,
+            sent: None,
             last_sign: now,
             progress_token: None,
             last_progress: None,
@@ -245,6 +254,7 @@ impl PendingTable {
         Some(Pending {
             purpose: std::mem::replace(&mut pending.purpose, Purpose::Other),
             message: None,
+            tool: pending.tool.take(),
             progress_token: pending.progress_token.take(),
             ..*pending
         })

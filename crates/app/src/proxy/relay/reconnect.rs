@@ -1,7 +1,7 @@
 //! Handing a message to the upstream, over a connection that may have to be made first.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
@@ -42,6 +42,10 @@ impl Relay {
             .single()
             .is_some_and(|part| part.method() == Some("notifications/initialized"));
         let mut is_first = true;
+        if !self.is_connected() {
+            // Who waits for a connection waits for the upstream.
+            self.note_sent(&message);
+        }
         loop {
             let live = match self.live(is_handshake).await {
                 Ok(live) => live,
@@ -232,14 +236,27 @@ impl Relay {
         result
     }
 
+    /// Notes that the requests of a message are with the upstream from now on.
+    fn note_sent(&self, message: &Message) {
+        let now = Instant::now();
+        let mut state = self.state();
+        for id in message.request_ids() {
+            if let Some(pending) = state.pending.get_mut(id) {
+                pending.sent.get_or_insert(now);
+            }
+        }
+    }
+
     /// Notes which connection the requests of a message go to. Returns whether the answer to one is
     /// still wanted; those of a message that is not sent are forgotten.
     fn assign(&self, message: &Message, generation: u64) -> bool {
+        let now = Instant::now();
         let mut state = self.state();
         let mut is_any_wanted = false;
         for id in message.request_ids() {
             if let Some(pending) = state.pending.get_mut(id) {
                 pending.generation = generation;
+                pending.sent.get_or_insert(now);
                 is_any_wanted |= !pending.is_cancelled;
             }
         }

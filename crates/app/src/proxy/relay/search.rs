@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Relay;
 use super::completion::Ending;
-use super::params::RequestParams;
+use super::params::{RequestParams, outcome_of};
 use super::pending::{Pending, Purpose};
 use crate::proxy::listing::Listing;
 use crate::proxy::search_tool::{Asking, OwnTool, SearchTool, Unwrapped, failure};
@@ -106,14 +106,17 @@ impl Relay {
             drop(ending.take());
             match found {
                 Found::Result(result) => {
+                    ending.came_to(outcome_of(&result));
                     relay.deliver_result(&search.id, &result).await;
                 }
                 Found::NotOurs => {
                     relay.leave_name(search.tool);
+                    ending.goes_on();
                     drop(ending);
                     relay.pass_after_all(search.message.clone()).await;
                 }
                 Found::Call(call) => {
+                    ending.goes_on();
                     drop(ending);
                     relay.pass_after_all(call).await;
                 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use riglm_domain::context::ContextSource;
 use riglm_domain::invocation::CallSession;
+use riglm_ports::observer::Event;
 use serde_json::Value;
 
 use super::SearchTool;
@@ -74,6 +75,12 @@ impl SearchTool {
             told: asking.caller.search.told(asking.session),
         };
         let reply = self.service.search(call).await;
+        asking.shared.observe(&Event::Searched {
+            quality: reply.quality,
+            n_matches: reply.results.len(),
+            is_repeated: reply.was_cached,
+            took: asking.received.elapsed(),
+        });
         tracing::debug!(
             n_results = reply.results.len(),
             quality = reply.quality.as_str(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
+use riglm_ports::observer::Event;
 use serde_json::Map;
 
 use super::list_kind::ChangeKind;
@@ -73,6 +74,7 @@ impl ClientSession {
         for kind in changed {
             if kind == ChangeKind::Tools {
                 self.caller.note_told(Instant::now());
+                self.shared.observe(&Event::ListChangeTold);
             }
             if self.caller.is_initialized() {
                 let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
+use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::PROGRESS_TOKEN;
+use riglm_domain::method::counted;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
+use riglm_ports::observer::{Event, Limit, RequestEnded};
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +21,7 @@ use super::list_kind::ListKind;
 use super::route::Target;
 use super::{FromMember, InFlight};
 use crate::proxy::member::Member;
-use crate::proxy::relay::params::{IdMember, RequestParams, id_member};
+use crate::proxy::relay::params::{IdMember, RequestParams, id_member, outcome_of};
 use crate::proxy::relay::session_ended;
 use crate::proxy::session::ClientSession;
 use crate::proxy::shared::stopping;
@@ -92,7 +96,7 @@ impl ClientSession {
         let own = id.clone();
         if let Some(kind) = ListKind::of_method(method) {
             let job = async move { session.list_page(kind, &message, is_modern).await };
-            return self.work(id, job).map(Some);
+            return self.work((id, method), job).map(Some);
         }
         if method == "tools/call"
             && let Some((tools, tool)) = self.own_tool(&params)
@@ -102,32 +106,32 @@ impl ClientSession {
                 let tool = (&*tools, tool);
                 session.search(tool, &message, own, is_modern).await
             };
-            return self.work(id, job).map(Some);
+            return self.work((id, method), job).map(Some);
         }
         match method {
             "initialize" => {
                 let job = async move { session.initialize(&message).await };
-                self.work(id, job).map(Some)
+                self.work((id, method), job).map(Some)
             }
             "server/discover" => {
                 let job = async move { session.discover(&message).await };
-                self.work(id, job).map(Some)
+                self.work((id, method), job).map(Some)
             }
             "ping" if !is_modern => self
-                .work(id, async { Reply::Result("{}".into()) })
+                .work((id, method), async { Reply::Result("{}".into()) })
                 .map(Some),
             "logging/setLevel" => {
                 let job = async move { session.set_level(&message, own).await };
-                self.work(id, job).map(Some)
+                self.work((id, method), job).map(Some)
             }
             "tasks/list" => {
                 let job = async move { session.list_tasks(&message, own).await };
-                self.work(id, job).map(Some)
+                self.work((id, method), job).map(Some)
             }
             "subscriptions/listen" => {
                 let cancel = CancellationToken::new();
                 let job = session.listen(&message, own, cancel.clone());
-                self.work_until(id, cancel, job).map(Some)
+                self.work_until((id, method), cancel, job).map(Some)
             }
             _ => match self.target(method, &message) {
                 Target::Member(member, message) if member.relay.is_connected() => {
@@ -135,18 +139,18 @@ impl ClientSession {
                 }
                 Target::Member(member, message) => {
                     // What comes next may be for an upstream that is up, and must not wait.
-                    let method = method.to_owned();
+                    let asked = method.to_owned();
                     let behalf = Behalf {
                         request: Some(own),
                         listen: None,
                     };
                     let job =
-                        async move { session.ask_owner(&member, &message, &method, behalf).await };
-                    self.work(id, job).map(Some)
+                        async move { session.ask_owner(&member, &message, &asked, behalf).await };
+                    self.work((id, method), job).map(Some)
                 }
                 Target::Unknown => {
                     let job = async move { session.find_and_send(&message, own).await };
-                    self.work(id, job).map(Some)
+                    self.work((id, method), job).map(Some)
                 }
             },
         }
@@ -178,27 +182,33 @@ impl ClientSession {
     /// Returns the exchange that does a job of the session itself and answers with what it makes.
     fn work(
         self: &Arc<Self>,
-        id: &RequestId,
+        request: (&RequestId, &str),
         job: impl Future<Output = Reply> + Send + 'static,
     ) -> Result<Exchange, RpcError> {
-        self.work_until(id, CancellationToken::new(), job)
+        self.work_until(request, CancellationToken::new(), job)
     }
 
     fn work_until(
         self: &Arc<Self>,
-        id: &RequestId,
+        request: (&RequestId, &str),
         cancel: CancellationToken,
         job: impl Future<Output = Reply> + Send + 'static,
     ) -> Result<Exchange, RpcError> {
-        let working = Working::new(self, id, cancel.clone())?;
+        let mut working = Working::new(self, request, cancel.clone())?;
         let session = Arc::clone(self);
-        let id = id.clone();
+        let id = request.0.clone();
         let run = async move {
             let reply = tokio::select! {
                 biased;
                 () = cancel.cancelled() => Reply::Nothing,
                 () = session.closing.cancelled() => Reply::Error(session_ended()),
                 reply = job => reply,
+            };
+            working.outcome = match &reply {
+                Reply::Result(result) => outcome_of(result),
+                Reply::Member(message) if message.single().is_some_and(is_success) => Outcome::Ok,
+                Reply::Error(_) | Reply::Member(_) => Outcome::Error,
+                Reply::Nothing => Outcome::Cancelled,
             };
             session.reply(&id, reply).await;
             drop(working);
@@ -335,6 +345,10 @@ impl ClientSession {
     }
 }
 
+fn is_success(part: &Envelope) -> bool {
+    part.kind() == Kind::Success
+}
+
 fn in_flight_already() -> RpcError {
     RpcError::new(
         RpcErrorCode::InvalidRequest,
@@ -346,12 +360,16 @@ fn in_flight_already() -> RpcError {
 struct Working {
     session: Arc<ClientSession>,
     id: RequestId,
+    /// The name under which it is counted.
+    method: &'static str,
+    since: Instant,
+    outcome: Outcome,
 }
 
 impl Working {
     fn new(
         session: &Arc<ClientSession>,
-        id: &RequestId,
+        (id, method): (&RequestId, &str),
         cancel: CancellationToken,
     ) -> Result<Self, RpcError> {
         let shared = &session.shared;
@@ -365,6 +383,7 @@ impl Working {
         if state.in_flight.len() >= shared.limits.in_flight_per_session
             || shared.n_in_flight.load(Ordering::Relaxed) >= shared.limits.in_flight
         {
+            shared.observe(&Event::LimitReached(Limit::InFlight));
             return Err(RpcError::new(
                 RpcErrorCode::LimitReached,
                 "too many requests are in flight; try again when some have ended",
@@ -376,6 +395,9 @@ impl Working {
         Ok(Self {
             session: Arc::clone(session),
             id: id.clone(),
+            method: counted(method),
+            since: Instant::now(),
+            outcome: Outcome::Cancelled,
         })
     }
 }
@@ -384,6 +406,14 @@ impl Drop for Working {
     fn drop(&mut self) {
         let shared = &self.session.shared;
         shared.n_in_flight.fetch_sub(1, Ordering::Relaxed);
+        shared.observe(&Event::RequestEnded(RequestEnded {
+            method: self.method,
+            upstream: None,
+            tool: None,
+            outcome: self.outcome,
+            took: self.since.elapsed(),
+            with_upstream: Duration::ZERO,
+        }));
         let listen = self.session.united.state().listens.remove(&self.id);
         if let Some(listen) = listen {
             listen.cancel.cancel();

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::audit::AuditEntry;
-use riglm_domain::id::OverrideId;
+use riglm_domain::id::{AuditId, OverrideId};
 use riglm_domain::tool_override::ToolOverride;
 use riglm_domain::weights::WeightVersion;
 
@@ -39,8 +39,14 @@ impl AuditTrail for MemoryStore {
         Ok(())
     }
 
-    async fn entries(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
-        Ok(last(self.rows().audit.values(), limit))
+    async fn entries_before(
+        &self,
+        before: Option<AuditId>,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let rows = self.rows();
+        let is_before = |entry: &&AuditEntry| before.is_none_or(|before| entry.id < before);
+        Ok(last(rows.audit.values().filter(is_before), limit))
     }
 }
 

@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use riglm_domain::context::Context;
 use riglm_domain::exchange::Exchange;
 use riglm_domain::feedback::Feedback;
-use riglm_domain::id::{ContextId, InvocationId, RecommendationId, SessionId, UpstreamName};
+use riglm_domain::id::{
+    ContextId, InvocationId, RecommendationId, SessionId, UpstreamName, WorkSessionId,
+};
 use riglm_domain::invocation::{InvocationSummary, PastCall};
 use riglm_domain::list_shown::ListShown;
 use riglm_domain::principal::Principal;
@@ -21,7 +23,7 @@ use super::rows::Rows;
 use crate::analytics::{
     ContextRepository, ExchangeRepository, FeedbackRepository, InvocationFilter,
     InvocationRepository, ListShownRepository, RecommendationRepository, SearchRepository,
-    SessionRepository, StoreError, ToolDefinitionRepository,
+    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
 };
 
 impl Rows {
@@ -93,9 +95,21 @@ pub(super) fn newest<T: Clone, K: Ord>(
 
 #[async_trait]
 impl SessionRepository for MemoryStore {
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    async fn sessions_where(
+        &self,
+        filter: &SessionFilter,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>, StoreError> {
         let rows = self.rows();
-        let all = rows.sessions.values();
+        let fits = |(session, ended_at): &&(Session, Option<Timestamp>)| {
+            let place = (session.started_at, session.id);
+            filter.before.is_none_or(|before| place < before)
+                && filter
+                    .is_open
+                    .is_none_or(|is_open| ended_at.is_none() == is_open)
+                && filter.id.is_none_or(|id| session.id == id)
+        };
+        let all = rows.sessions.values().filter(fits);
         let all = all
             .map(|(session, ended_at)| rows.summary(session, *ended_at))
             .collect();
@@ -140,6 +154,17 @@ impl InvocationRepository for MemoryStore {
             context.is_some_and(|context| contexts.contains(&context))
         };
         Ok(last(rows.fitting(&all).filter(followed), u32::MAX))
+    }
+
+    async fn calls_of_work(
+        &self,
+        work_session: WorkSessionId,
+        limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let (rows, all) = (self.rows(), InvocationFilter::default());
+        let is_of_it =
+            |call: &&InvocationSummary| call.invocation.work_session == Some(work_session);
+        Ok(last(rows.fitting(&all).filter(is_of_it), limit))
     }
 
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {

@@ -112,6 +112,7 @@ impl Scene {
             limits: Limits::default(),
             search: None,
             intents: None,
+            observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,
             work_sessions: None,
             tools: MetaTools::default(),

@@ -1,0 +1,67 @@
+//! `GET /events`: what happens from now on, as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use http::StatusCode;
+use riglm_app::events::{Follower, Missed};
+use tokio_util::sync::CancellationToken;
+
+use crate::problem::{Guarded, Problem, ProblemBody};
+use crate::router::ControlParts;
+
+/// The most who follow at once.
+const MAX_FOLLOWERS: usize = 32;
+/// How often a silent stream says that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What happens from now on. Each event has a name (`request_ended`, `list_shown`, ...) and a JSON
+/// object with `type`, `at` and `data`. Who is too slow misses the oldest, and is told how many by an
+/// event `missed`.
+#[utoipa::path(
+    get, path = "/events", operation_id = "followEvents", tag = "observing", security(("token" = ["read"])),
+    responses(
+        (status = OK, description = "A stream that does not end by itself.", body = String,
+            content_type = "text/event-stream"),
+        (status = SERVICE_UNAVAILABLE, description = "Too many follow already.",
+            body = ProblemBody, content_type = "application/problem+json"),
+        Guarded,
+    )
+)]
+pub(crate) async fn follow(State(parts): State<ControlParts>) -> Response {
+    if parts.events.n_followers() >= MAX_FOLLOWERS {
+        let detail = format!("{MAX_FOLLOWERS} follow already");
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
+    }
+    let stream = followed(parts.events.follow(), parts.stop.clone());
+    Sse::new(stream)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response()
+}
+
+fn followed(
+    follower: Follower,
+    stop: CancellationToken,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold((follower, stop), |(mut follower, stop)| async move {
+        loop {
+            let next = stop.run_until_cancelled(follower.next()).await??;
+            let event = match next {
+                Ok(happening) => Event::default()
+                    .event(happening.kind)
+                    .json_data(&*happening),
+                Err(Missed(n)) => Event::default()
+                    .event("missed")
+                    .json_data(serde_json::json!({ "missed": n })),
+            };
+            // What cannot be written is left out.
+            if let Ok(event) = event {
+                return Some((Ok(event), (follower, stop)));
+            }
+        }
+    })
+}

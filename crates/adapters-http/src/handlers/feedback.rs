@@ -1,0 +1,105 @@
+//! `POST /feedback`: what somebody says a tool was worth.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use riglm_app::feedback::{FeedbackError, Said};
+use riglm_domain::feedback::{Rating, Verdict};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use validator::Validate;
+
+use crate::body::Valid;
+use crate::problem::{Bodied, Guarded, Named, Problem, Stored};
+use crate::router::ControlParts;
+
+/// What is said of a tool.
+#[derive(Debug, Deserialize, Validate, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewFeedback {
+    /// The session in which the tool was offered: a work session or a connection.
+    #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
+    #[schema(min_length = 1, max_length = 200)]
+    session: String,
+    /// The tool, as its upstream names it or as clients see it.
+    #[validate(length(min = 1, max = 10_000, message = "tool must be a name"))]
+    #[schema(min_length = 1, max_length = 10_000)]
+    tool: String,
+    /// The upstream, where several have a tool of this name.
+    upstream: Option<String>,
+    /// What is said.
+    #[schema(value_type = VerdictName)]
+    verdict: Verdict,
+    /// From 1, the worst, to 5.
+    #[validate(range(min = 1, max = 5, message = "rating must be a number from 1 to 5"))]
+    #[schema(minimum = 1, maximum = 5)]
+    rating: Option<u8>,
+}
+
+/// What is said of a tool.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it describes values, which the domain has")]
+enum VerdictName {
+    /// It was chosen.
+    Selected,
+    /// It helped.
+    Helpful,
+    /// It did not help.
+    Unhelpful,
+    /// It was not what was asked for.
+    Irrelevant,
+}
+
+/// What was noted.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Feedback)]
+pub(crate) struct FeedbackView {
+    /// Identifies the feedback.
+    id: String,
+}
+
+/// Notes what somebody says of a tool that was offered in a session: listed, found or called.
+#[utoipa::path(
+    post, path = "/feedback", operation_id = "giveFeedback", tag = "deciding", security(("token" = ["override"])),
+    request_body = NewFeedback,
+    responses(
+        (status = CREATED, description = "It is noted.", body = FeedbackView),
+        Guarded, Stored, Bodied, Named,
+    )
+)]
+pub(crate) async fn create(
+    State(parts): State<ControlParts>,
+    Valid(body): Valid<NewFeedback>,
+) -> Response {
+    let Some(service) = &parts.feedback else {
+        return Problem::nothing_stored().into_response();
+    };
+    let said = Said {
+        session: body.session,
+        tool: body.tool,
+        upstream: body.upstream,
+        verdict: body.verdict,
+        // Others were refused above.
+        rating: body.rating.and_then(|stars| Rating::try_from(stars).ok()),
+    };
+    match service.note(said).await {
+        Ok(id) => {
+            let id = id.to_string();
+            (StatusCode::CREATED, Json(FeedbackView { id })).into_response()
+        }
+        Err(error) => {
+            let status = match &error {
+                FeedbackError::NoSession => StatusCode::NOT_FOUND,
+                FeedbackError::NotOffered | FeedbackError::Ambiguous(_) => {
+                    StatusCode::UNPROCESSABLE_ENTITY
+                }
+                FeedbackError::Store(error) => {
+                    return Problem::store_failed(error).into_response();
+                }
+            };
+            Problem::new(status, error.to_string()).into_response()
+        }
+    }
+}

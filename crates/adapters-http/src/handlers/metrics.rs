@@ -1,0 +1,52 @@
+//! `GET /metrics`: all metrics, in the text format of Prometheus.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+
+use crate::problem::{Guarded, Problem, ProblemBody};
+use crate::router::ControlParts;
+
+/// Where the metrics come from.
+#[derive(Clone)]
+pub struct MetricsSource {
+    /// The media type of the text.
+    pub media_type: &'static str,
+    /// Returns the text; asked at each request, on a thread that may block.
+    pub text: Arc<dyn Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync>,
+}
+
+impl fmt::Debug for MetricsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsSource").finish_non_exhaustive()
+    }
+}
+
+/// All metrics, in the text format of Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "getMetrics", tag = "observing", security(("token" = ["read"])),
+    responses(
+        (status = OK, description = "The metrics.", body = String, content_type = "text/plain"),
+        (status = INTERNAL_SERVER_ERROR, description = "They cannot be written.",
+            body = ProblemBody, content_type = "application/problem+json"),
+        Guarded,
+    )
+)]
+pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
+    let MetricsSource { media_type, text } = parts.metrics;
+    let written = tokio::task::spawn_blocking(move || text()).await;
+    match written {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
+        failed => {
+            if let Ok(Err(error)) = failed {
+                tracing::error!("the metrics cannot be written: {error}");
+            }
+            let detail = "the metrics cannot be written";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
+        }
+    }
+}

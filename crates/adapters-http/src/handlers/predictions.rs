@@ -1,0 +1,186 @@
+//! `GET /predictions/{session_id}`: what an open session is likely to call next, what its list shows
+//! of that, and why.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use riglm_app::filtering::ForecastTool;
+use riglm_app::proxy::{NoForecast, SessionForecast};
+use riglm_domain::invocation::CallSession;
+use riglm_domain::prediction::{Band, ScoreTerm};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use validator::Validate;
+
+use crate::path::Segment;
+use crate::problem::{Guarded, Named, Parametrised, Problem, ProblemBody};
+use crate::query::Params;
+use crate::router::ControlParts;
+
+/// How much is wanted.
+#[derive(Debug, Deserialize, Validate, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PredictionQuery {
+    /// The most tools.
+    #[serde(default = "usual_tools")]
+    #[validate(range(
+        min = 1,
+        max = 1_000,
+        message = "limit must be a number from 1 to 1000"
+    ))]
+    #[param(minimum = 1, maximum = 1_000, default = 50)]
+    limit: u32,
+}
+
+fn usual_tools() -> u32 {
+    50
+}
+
+/// What an open session is likely to call next.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Prediction)]
+pub(crate) struct PredictionView {
+    /// The work session, or the connection where work sessions are not derived.
+    session: String,
+    /// The policy of its lists.
+    policy: &'static str,
+    /// The number of the list that it sees; `null` before the first.
+    epoch: Option<u64>,
+    /// The probability that the next tool is among those that the list has.
+    mass: f64,
+    /// How far the prediction is trusted: `show_all`, `search_prominent` or `filter`.
+    band: &'static str,
+    /// How many tools there are.
+    available_tools: u64,
+    /// The most likely tools, the most likely first.
+    tools: Vec<PredictedTool>,
+}
+
+/// A tool with its prediction.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PredictedTool {
+    /// The name by which clients call it.
+    name: String,
+    /// The upstream.
+    upstream: String,
+    /// The natural logarithm of the probability.
+    score: f64,
+    /// The probability that it is called next.
+    probability: f64,
+    /// Whether the list has it.
+    shown: bool,
+    /// Why the list has it or leaves it out: `pinned`, `included`, `excluded` (by the operator),
+    /// `whole_list`, `chosen`, `not_chosen`, `not_listed` (no list was shown yet).
+    shown_because: &'static str,
+    /// What the score is the sum of.
+    why: Vec<Term>,
+    /// The strongest reasons in words.
+    sentence: String,
+}
+
+/// A part of a score.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Term {
+    /// What it is of; parts of parts have dots between them.
+    term: String,
+    /// What it adds.
+    value: f64,
+}
+
+impl From<SessionForecast> for PredictionView {
+    fn from(prediction: SessionForecast) -> Self {
+        let forecast = prediction.forecast;
+        Self {
+            session: match prediction.session {
+                CallSession::Work(id) => id.to_string(),
+                CallSession::Connection(id) => id.to_string(),
+            },
+            policy: forecast.policy.as_str(),
+            epoch: forecast.epoch,
+            mass: forecast.mass,
+            band: match forecast.band {
+                Band::ShowAll => "show_all",
+                Band::SearchProminent => "search_prominent",
+                Band::Filter => "filter",
+            },
+            available_tools: forecast.n_tools as u64,
+            tools: forecast.tools.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<ForecastTool> for PredictedTool {
+    fn from(tool: ForecastTool) -> Self {
+        let (why, sentence) = match tool.explanation {
+            Some(explanation) => {
+                let mut terms = Vec::new();
+                flatten(&explanation.score, "", &mut terms);
+                (terms, explanation.sentence)
+            }
+            None => (Vec::new(), String::new()),
+        };
+        Self {
+            upstream: tool.tool.upstream.as_str().into(),
+            name: tool.name,
+            // What cannot happen has no logarithm that JSON could write.
+            score: tool.probability.max(f64::MIN_POSITIVE).ln(),
+            probability: tool.probability,
+            shown: tool.is_shown,
+            shown_because: tool.placing.as_str(),
+            why,
+            sentence,
+        }
+    }
+}
+
+/// Adds the parts of a score that are no sums themselves.
+fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
+    for part in &term.parts {
+        let name = if above.is_empty() {
+            part.name.to_owned()
+        } else {
+            format!("{above}.{}", part.name)
+        };
+        if part.parts.is_empty() {
+            let value = if part.value.is_finite() {
+                part.value
+            } else {
+                0.0
+            };
+            terms.push(Term { term: name, value });
+        } else {
+            flatten(part, &name, terms);
+        }
+    }
+}
+
+/// What an open session is likely to call next. It is named by its work session, by its connection,
+/// or by the identifier that its transport gave it.
+#[utoipa::path(
+    get, path = "/predictions/{session_id}", operation_id = "getPrediction", tag = "observing", security(("token" = ["read"])),
+    params(
+        ("session_id" = String, Path, description = "The session."),
+        PredictionQuery,
+    ),
+    responses(
+        (status = OK, description = "The prediction.", body = PredictionView),
+        (status = CONFLICT, description = "Nothing is predicted for this session.",
+            body = ProblemBody, content_type = "application/problem+json"),
+        Guarded, Parametrised, Named,
+    )
+)]
+pub(crate) async fn show(
+    State(parts): State<ControlParts>,
+    Segment(id): Segment,
+    Params(query): Params<PredictionQuery>,
+) -> Response {
+    match parts.proxy.forecast(&id, query.limit as usize).await {
+        Ok(forecast) => Json(PredictionView::from(forecast)).into_response(),
+        Err(error @ NoForecast::NotOpen) => {
+            Problem::new(StatusCode::NOT_FOUND, error.to_string()).into_response()
+        }
+        Err(error) => Problem::new(StatusCode::CONFLICT, error.to_string()).into_response(),
+    }
+}

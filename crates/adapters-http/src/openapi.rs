@@ -1,0 +1,66 @@
+//! `GET /openapi.json`: the description of all routes, made of the routes themselves.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http::header;
+use utoipa::Modify;
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+
+/// What stands around the routes.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "riglm control API",
+        description = "What a riglm proxy learned, what it hides and why, and how to change it.",
+        license(name = "MIT OR Apache-2.0"),
+    ),
+    tags(
+        (name = "observing", description = "What the proxy does and knows."),
+        (name = "deciding", description = "What operators decide, and what was decided."),
+    ),
+    modifiers(&Token)
+)]
+struct Frame;
+
+/// The token that most routes ask for.
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, document: &mut Document) {
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some(
+                "The token in DATA_DIR/control.token, or a key of control.keys with the scope of \
+                 the route.",
+            ))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(token));
+    }
+}
+
+/// Returns the document without routes.
+pub(crate) fn frame() -> Document {
+    let mut document = Frame::openapi();
+    env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);
+    document
+}
+
+/// Returns the route that answers the document.
+pub(crate) fn route(document: Document) -> Router {
+    // A document of texts can always be written.
+    let text: Arc<str> = serde_json::to_string(&document).unwrap_or_default().into();
+    let answer = move || {
+        let text = Arc::clone(&text);
+        async move {
+            let media_type = [(header::CONTENT_TYPE, "application/json")];
+            (media_type, text.to_string()).into_response()
+        }
+    };
+    Router::new().route("/openapi.json", get(answer))
+}

@@ -1,0 +1,27 @@
+//! The part of a path that names something.
+
+use axum::extract::{FromRequestParts, Path};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::problem::Problem;
+
+/// The one variable segment of a path, decoded: it may have any characters, slashes too.
+#[derive(Debug)]
+pub(crate) struct Segment(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(segment)) => Ok(Self(segment)),
+            // Nothing has a name that is no text.
+            Err(_) => {
+                let detail = "the name in the path is not UTF-8";
+                Err(Problem::new(StatusCode::NOT_FOUND, detail).into_response())
+            }
+        }
+    }
+}

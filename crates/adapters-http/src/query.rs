@@ -1,0 +1,37 @@
+//! Parameters of requests: those of the query, checked, and cursors.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+use validator::Validate;
+
+use crate::problem::Problem;
+
+/// The parameters of the query, read and valid. Unknown ones are refused where the type says so.
+#[derive(Debug)]
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequestParts<S> for Params<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
+        let refused =
+            |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
+        let read = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
+            let reason = std::error::Error::source(&rejection)
+                .map_or_else(|| "they cannot be read".to_owned(), ToString::to_string);
+            refused(format!("the parameters do not fit: {reason}"))
+        })?;
+        read.validate()
+            .map_err(|errors| refused(errors.to_string().replace('\n', "; ")))?;
+        Ok(Self(read.0))
+    }
+}
+
+/// Returns the refusal of a cursor that was not handed out.
+pub(crate) fn foreign_cursor() -> Problem {
+    let detail = "the cursor is none that was handed out; begin without one";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}

@@ -1,0 +1,308 @@
+//! What was recorded, over HTTP: sessions, tools, predictions, feedback, events.
+
+use http_body_util::Full;
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::{InvocationId, RunId, SearchId, SessionId, UpstreamName, WorkSessionId};
+use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::list_shown::{ListShown, ToolSet};
+use riglm_domain::protocol::{Revision, Transport};
+use riglm_domain::record::Record;
+use riglm_domain::search::{Search, SearchQuality};
+use riglm_domain::session::{ClientInfo, Session};
+use riglm_domain::tool::ToolRef;
+use riglm_ports::analytics::{FeedbackRepository as _, RecordSink as _};
+use serde_json::{Value, json};
+
+use super::scene::{NOW, Server, server};
+use super::*;
+
+fn tool(name: &str) -> ToolRef {
+    ToolRef {
+        upstream: UpstreamName::parse("files").unwrap(),
+        tool: name.into(),
+    }
+}
+
+fn at(second: i64) -> jiff::Timestamp {
+    NOW + jiff::SignedDuration::from_secs(second)
+}
+
+fn session(n: u8) -> Session {
+    Session {
+        id: SessionId::new(at(n.into()), [n; 10]),
+        run: RunId::new(NOW, [1; 10]),
+        principal: Principal::named("alice"),
+        client: KeyedHasher::new(&[0; 32]).hash_text("editor"),
+        client_info: ClientInfo::new("editor", "1.0"),
+        protocol: Revision::new(Revision::V2025_11_25),
+        transport: Transport::StreamableHttp,
+        started_at: at(n.into()),
+        profile: None,
+        metadata: std::collections::BTreeMap::new(),
+    }
+}
+
+fn work() -> WorkSessionId {
+    WorkSessionId::new(NOW, [9; 10])
+}
+
+fn call(session: &Session, n: u8, name: &str, source: ToolSource) -> [Record; 2] {
+    let id = InvocationId::new(at(i64::from(n)), [n; 10]);
+    let opened = Invocation {
+        id,
+        session: session.id,
+        principal: session.principal.clone(),
+        upstream: tool(name).upstream,
+        tool: name.into(),
+        arguments_hash: KeyedHasher::new(&[0; 32]).hash_text("{}"),
+        arguments: None,
+        started_at: at(i64::from(n)),
+        sequence: n.into(),
+        source,
+        request_bytes: 10,
+        continues: None,
+        work_session: Some(work()),
+        list_epoch: Some(1),
+        context: None,
+    };
+    let end = InvocationEnd {
+        id,
+        outcome: Outcome::Ok,
+        duration_us: 1_500,
+        response_bytes: 20,
+        result: None,
+    };
+    [Record::CallOpened(opened), Record::CallClosed(end)]
+}
+
+/// A server that knows of a session which saw a list with `read`, searched for `write`, and called
+/// both.
+async fn busy() -> (Server, Session) {
+    let server = server().await;
+    let session = session(1);
+    let list = ListShown {
+        session: session.id,
+        principal: session.principal.clone(),
+        shown_at: at(2),
+        epoch: 1,
+        policy: "epoch".into(),
+        tools: ToolSet::new(vec![tool("read")]),
+        n_available: 3,
+        selection: None,
+    };
+    let search = Search {
+        id: SearchId::new(at(4), [4; 10]),
+        session: session.id,
+        principal: session.principal.clone(),
+        searched_at: at(4),
+        duration_us: 300,
+        query_hash: KeyedHasher::new(&[0; 32]).hash_text("write"),
+        query: None,
+        quality: SearchQuality::High,
+        results: Vec::new(),
+    };
+    let mut records = vec![
+        Record::SessionOpened(session.clone()),
+        Record::ListShown(list),
+        Record::Searched(search),
+    ];
+    records.extend(call(&session, 3, "read", ToolSource::Shown));
+    records.extend(call(&session, 5, "a/b c", ToolSource::Found));
+    records.extend(call(&session, 6, "a/b c", ToolSource::Hidden));
+    server.store.apply(&records).await.unwrap();
+    (server, session)
+}
+
+#[tokio::test]
+async fn sessions_come_in_pages_the_newest_first() {
+    let server = server().await;
+    for n in [1, 3, 2] {
+        let opened = Record::SessionOpened(session(n));
+        server.store.apply(&[opened]).await.unwrap();
+    }
+    let closed = Record::SessionClosed {
+        session: session(3).id,
+        ended_at: at(9),
+    };
+    server.store.apply(&[closed]).await.unwrap();
+    let ids = |page: &Value| -> Vec<String> {
+        let sessions = page["sessions"].as_array().unwrap().iter();
+        sessions
+            .map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let id = |n| session(n).id.to_string();
+    let (status, first) = server.get("/sessions?limit=2").await;
+    assert_eq!((status, ids(&first)), (200, vec![id(3), id(2)]));
+    assert_eq!(first["sessions"][0]["state"], "past");
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let (_, second) = server
+        .get(&format!("/sessions?limit=2&cursor={cursor}"))
+        .await;
+    assert_eq!(ids(&second), [id(1)]);
+    assert_eq!(second["next_cursor"], Value::Null);
+    let (_, active) = server.get("/sessions?state=active").await;
+    assert_eq!(ids(&active), [id(2), id(1)]);
+}
+
+#[tokio::test]
+async fn a_session_tells_what_happened_in_order_and_what_was_missed() {
+    let (server, session) = busy().await;
+    let (status, body) = server.get(&format!("/sessions/{}", session.id)).await;
+    assert_eq!(status, 200, "{body}");
+    let kinds: Vec<&str> = (body["timeline"].as_array().unwrap().iter())
+        .map(|entry| entry["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["list", "call", "search", "call", "call"]);
+    assert_eq!(body["misses"], 1);
+    assert_eq!(body["timeline"][3]["is_miss"], true);
+    assert_eq!(body["timeline"][4]["is_miss"], false);
+    assert_eq!(body["timeline"][3]["tool"], "a/b c");
+    assert_eq!(body["timeline"][3]["duration_us"], 1_500);
+    assert_eq!(body["session"]["client"], "editor");
+    let work = work().to_string();
+    assert_eq!(body["session"]["work_sessions"], json!([work]));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found_and_what_does_not_fit_is_refused() {
+    let (server, session) = busy().await;
+    let nobody = "019b7ca9-8c88-7909-8909-090909090909";
+    for (path, expected) in [
+        (format!("/sessions/{nobody}"), 404),
+        ("/sessions/%F0%9F%A6%80".into(), 404),
+        ("/sessions/%FF".into(), 404),
+        ("/sessions/a%2Fb".into(), 404),
+        (format!("/sessions/{}?limit=0", session.id), 422),
+        (format!("/sessions/{}?limit=x", session.id), 422),
+        ("/sessions?limit=501".into(), 422),
+        ("/sessions?limit=-1".into(), 422),
+        ("/sessions?state=gone".into(), 422),
+        ("/sessions?cursor=abc".into(), 422),
+        ("/sessions?unknown=1".into(), 422),
+        ("/audit?cursor=abc".into(), 422),
+        ("/tools?cursor=abc".into(), 422),
+        ("/tools?days=0".into(), 422),
+        ("/tools/none/stats".into(), 404),
+        ("/tools/%FF/stats".into(), 404),
+        (format!("/predictions/{nobody}"), 404),
+        (format!("/predictions/{nobody}?limit=9999"), 422),
+        ("/nothing".into(), 404),
+    ] {
+        let (status, body) = server.get(&path).await;
+        assert_eq!(status, expected, "{path}: {body}");
+        assert_eq!(body["status"], expected, "{path}");
+        assert!(body["detail"].is_string(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn tools_are_found_by_any_name_with_how_they_were_used() {
+    let (server, _) = busy().await;
+    let (status, body) = server.get("/tools?days=3650").await;
+    assert_eq!(status, 200);
+    let calls: Vec<(&str, u64)> = (body["tools"].as_array().unwrap().iter())
+        .map(|one| {
+            (
+                one["tool"].as_str().unwrap(),
+                one["calls"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(calls, [("a/b c", 2), ("read", 1)]);
+    let (_, first) = server.get("/tools?days=3650&limit=1").await;
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let cursor = cursor.replace('"', "%22").replace(' ', "%20");
+    let (_, second) = server
+        .get(&format!("/tools?days=3650&cursor={cursor}"))
+        .await;
+    assert_eq!(second["tools"][0]["tool"], "read");
+    for name in ["a%2Fb%20c", "files__a%2Fb%20c"] {
+        let path = format!("/tools/{name}/stats?days=3650");
+        let (status, stats) = server.get(&path).await;
+        assert_eq!(status, 200, "{stats}");
+        assert_eq!(stats["outcomes"]["ok"], 2);
+        assert_eq!(stats["sessions"], 1);
+        assert!(stats["latency_us"]["p50"].as_u64().unwrap() >= 1_400);
+        assert_eq!(stats["used_with"][0]["tool"], "read");
+    }
+    let (_, read) = server.get("/tools/read/stats?days=3650").await;
+    assert_eq!(read["followed_by"], json!([]));
+    let (status, _) = server.get("/tools/read/stats?upstream=other").await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
+    let (server, session) = busy().await;
+    let said = |tool: &str| {
+        json!({
+            "session": session.id.to_string(),
+            "tool": tool,
+            "verdict": "helpful",
+            "rating": 5,
+        })
+    };
+    let (status, body) = server.post("/feedback", &said("read")).await;
+    assert_eq!(status, 201, "{body}");
+    let stored = server.store.feedback(None, 9).await.unwrap();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].tool, tool("read"));
+    assert_eq!(stored[0].principal, Principal::named("alice"));
+    let (status, _) = server.post("/feedback", &said("never_offered")).await;
+    assert_eq!(status, 422);
+    let mut other = said("read");
+    other["session"] = "019b7ca9-8c88-7909-8909-090909090909".into();
+    assert_eq!(server.post("/feedback", &other).await.0, 404);
+    for (key, value) in [
+        ("rating", json!(6)),
+        ("rating", json!("5")),
+        ("verdict", json!("best")),
+        ("more", json!(1)),
+    ] {
+        let mut wrong = said("read");
+        wrong[key] = value;
+        assert_eq!(server.post("/feedback", &wrong).await.0, 422, "{wrong}");
+    }
+    assert_eq!(server.store.feedback(None, 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn events_are_streamed_until_the_server_ends() {
+    let server = server().await;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let request = http::Request::get(format!("http://{}/events", server.address))
+        .header("authorization", format!("Bearer {}", KEYS[0].1))
+        .body(Full::new(Bytes::new()))
+        .unwrap();
+    let response = client.request(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut body = response.into_body();
+    let decision = json!({"tool": "x", "action": "pin", "scope": {"kind": "global"}});
+    assert_eq!(server.post("/override", &decision).await.0, 201);
+    let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    let text = String::from_utf8(frame.to_vec()).unwrap();
+    assert!(text.contains("event: override_changed"), "{text}");
+    server.stop.cancel();
+    while let Some(frame) = body.frame().await {
+        frame.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_text() {
+    let server = server().await;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let request = http::Request::get(format!("http://{}/metrics", server.address))
+        .header("authorization", format!("Bearer {}", KEYS[1].1))
+        .body(Full::new(Bytes::new()))
+        .unwrap();
+    let response = client.request(request).await.unwrap();
+    assert_eq!(
+        response.headers()["content-type"],
+        "text/plain; version=0.0.4"
+    );
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(&body[..], b"riglm_sessions 0\n");
+}

@@ -1,0 +1,94 @@
+//! Metrics: what is counted of events, and what is read when somebody asks.
+//!
+//! Names of upstreams come from the configuration, names of tools from what upstreams list; both are
+//! bounded (`labels`), and nothing else in a label can be chosen by a client.
+
+mod gauges;
+mod instruments;
+mod labels;
+
+use std::fmt;
+
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use prometheus::{Registry, TextEncoder};
+use riglm_ports::observer::{Event, Observer};
+
+pub use gauges::{EncoderReading, Readings, RecordingReading, UpstreamReading};
+use instruments::Instruments;
+
+/// Why there are no metrics.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// The exporter cannot be set up.
+    #[error("failed to set up the metrics")]
+    SetUp(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// They cannot be written.
+    #[error("failed to write the metrics")]
+    Write(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// All metrics of a process.
+pub struct Metrics {
+    registry: Registry,
+    provider: SdkMeterProvider,
+    instruments: Instruments,
+}
+
+impl Metrics {
+    /// The media type of what [`Self::text`] returns.
+    pub const MEDIA_TYPE: &'static str = prometheus::TEXT_FORMAT;
+
+    /// Returns metrics that have counted nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`MetricsError::SetUp`] where the exporter refuses.
+    pub fn new() -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        let exporter = opentelemetry_prometheus::exporter()
+            .with_registry(registry.clone())
+            .without_target_info()
+            .scope_info_enabled(false)
+            .build()
+            .map_err(|error| MetricsError::SetUp(error.into()))?;
+        let provider = SdkMeterProvider::builder().with_reader(exporter).build();
+        let instruments = Instruments::new(&provider.meter("riglm"));
+        Ok(Self {
+            registry,
+            provider,
+            instruments,
+        })
+    }
+
+    /// Has `read` asked whenever the metrics are, for what is not counted but is so at a moment.
+    pub fn watch(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
+        gauges::watch(&self.provider.meter("riglm"), read);
+    }
+
+    /// Returns all metrics in the text format of Prometheus.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`MetricsError::Write`] where they cannot be written in it.
+    pub fn text(&self) -> Result<String, MetricsError> {
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .map_err(|error| MetricsError::Write(error.into()))
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&self, event: &Event<'_>) {
+        self.instruments.count(event);
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! What is counted, and from which events.
+
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
+use riglm_ports::observer::{Event, ListShownEvent, RequestEnded, ToolCalled};
+
+use super::labels::Labels;
+
+/// Bounds of latencies in seconds: from what the proxy takes to what slow tools do.
+const SECONDS: [f64; 15] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0,
+    60.0,
+];
+/// Bounds of what the proxy itself takes, in seconds.
+const OWN_SECONDS: [f64; 10] = [
+    0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0,
+];
+/// Bounds of numbers of tools.
+const TOOLS: [f64; 10] = [
+    5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0, 200.0, 500.0, 1_000.0,
+];
+
+/// The instruments that events are counted with.
+pub(super) struct Instruments {
+    labels: Labels,
+    requests: Counter<u64>,
+    request_duration: Histogram<f64>,
+    proxy_duration: Histogram<f64>,
+    tool_calls: Counter<u64>,
+    tool_duration: Counter<f64>,
+    calls_by_source: Counter<u64>,
+    sessions_opened: Counter<u64>,
+    sessions_closed: Counter<u64>,
+    lists_shown: Counter<u64>,
+    list_tools: Histogram<u64>,
+    list_tools_available: Histogram<u64>,
+    list_tokens_shown: Counter<u64>,
+    list_tokens_saved: Counter<u64>,
+    list_changes: Counter<u64>,
+    searches: Counter<u64>,
+    search_duration: Histogram<f64>,
+    predicted_calls: Counter<u64>,
+    covered_calls: Counter<u64>,
+    predicted_mass: Counter<f64>,
+    budget_short: Counter<u64>,
+    limits_reached: Counter<u64>,
+    upstream_changes: Counter<u64>,
+    override_changes: Counter<u64>,
+    config_version: Gauge<u64>,
+}
+
+impl Instruments {
+    pub(super) fn new(meter: &Meter) -> Self {
+        let counter = |name: &'static str, text: &'static str| {
+            meter.u64_counter(name).with_description(text).build()
+        };
+        let seconds = |name: &'static str, text: &'static str, bounds: &[f64]| {
+            let histogram = meter.f64_histogram(name).with_description(text);
+            let histogram = histogram.with_unit("s").with_boundaries(bounds.to_vec());
+            histogram.build()
+        };
+        let tools = |name: &'static str, text: &'static str| {
+            let histogram = meter.u64_histogram(name).with_description(text);
+            histogram.with_boundaries(TOOLS.to_vec()).build()
+        };
+        let amount =
+            |name: &'static str, text: &'static str| meter.f64_counter(name).with_description(text);
+        Self {
+            labels: Labels::new(),
+            requests: counter(
+                "riglm_requests",
+                "Requests of clients that came to their end.",
+            ),
+            request_duration: seconds(
+                "riglm_request_duration",
+                "From the receipt of a request until its answer was handed over.",
+                &SECONDS,
+            ),
+            proxy_duration: seconds(
+                "riglm_proxy_duration",
+                "The part of that in which a request was not with an upstream.",
+                &OWN_SECONDS,
+            ),
+            tool_calls: counter(
+                "riglm_tool_calls",
+                "Calls of tools that went to an upstream.",
+            ),
+            tool_duration: amount(
+                "riglm_tool_call_duration",
+                "How long calls of a tool took, together.",
+            )
+            .with_unit("s")
+            .build(),
+            calls_by_source: counter(
+                "riglm_tool_calls_by_source",
+                "Calls by how the client came to know the tool: its list, a search, or neither.",
+            ),
+            sessions_opened: counter("riglm_sessions_opened", "Sessions that were opened."),
+            sessions_closed: counter("riglm_sessions_closed", "Sessions that ended."),
+            lists_shown: counter(
+                "riglm_lists_shown",
+                "Lists of tools that were another one than the session saw before.",
+            ),
+            list_tools: tools("riglm_list_tools", "How many tools such a list has."),
+            list_tools_available: tools(
+                "riglm_list_tools_available",
+                "How many tools there were when it was made.",
+            ),
+            list_tokens_shown: counter(
+                "riglm_list_tokens_shown",
+                "Tokens of the definitions in such lists.",
+            ),
+            list_tokens_saved: counter(
+                "riglm_list_tokens_saved",
+                "Tokens of the definitions that such lists left out.",
+            ),
+            list_changes: counter(
+                "riglm_list_changes_told",
+                "How often a client was told that its list is another one.",
+            ),
+            searches: counter("riglm_searches", "Searches for tools that were answered."),
+            search_duration: seconds(
+                "riglm_search_duration",
+                "How long searches took.",
+                &SECONDS,
+            ),
+            predicted_calls: counter(
+                "riglm_prediction_calls",
+                "Calls by clients whose list was chosen by a prediction.",
+            ),
+            covered_calls: counter(
+                "riglm_prediction_covered_calls",
+                "Those of them whose tool the list had.",
+            ),
+            predicted_mass: amount(
+                "riglm_prediction_mass",
+                "The probability that the prediction gave to the tools of the list, over those calls.",
+            )
+            .build(),
+            budget_short: counter(
+                "riglm_list_budget_short",
+                "Lists that a budget of tokens made shorter than they were to be.",
+            ),
+            limits_reached: counter(
+                "riglm_limits_reached",
+                "What was refused because a limit was reached.",
+            ),
+            upstream_changes: counter(
+                "riglm_upstream_changes",
+                "How often an upstream became available or unavailable.",
+            ),
+            override_changes: counter(
+                "riglm_override_changes",
+                "Decisions of operators about the tools of lists.",
+            ),
+            config_version: meter
+                .u64_gauge("riglm_config_version")
+                .with_description("Counts the configurations that held since the start.")
+                .build(),
+        }
+    }
+
+    pub(super) fn count(&self, event: &Event<'_>) {
+        match event {
+            Event::SessionOpened { transport } => {
+                let transport = KeyValue::new("transport", transport.as_str());
+                self.sessions_opened.add(1, &[transport]);
+            }
+            Event::SessionClosed { transport } => {
+                let transport = KeyValue::new("transport", transport.as_str());
+                self.sessions_closed.add(1, &[transport]);
+            }
+            Event::RequestEnded(request) => self.request_ended(request),
+            Event::ToolCalled(call) => self.tool_called(call),
+            Event::ToolsSeen { upstream, tools } => self.labels.learn(upstream, tools),
+            Event::ListShown(list) => self.list_shown(list),
+            Event::ListChangeTold => self.list_changes.add(1, &[]),
+            Event::Searched {
+                quality,
+                is_repeated,
+                took,
+                ..
+            } => {
+                let labels = [
+                    KeyValue::new("quality", quality.as_str()),
+                    KeyValue::new("repeated", *is_repeated),
+                ];
+                self.searches.add(1, &labels);
+                self.search_duration.record(took.as_secs_f64(), &[]);
+            }
+            Event::BudgetShort => self.budget_short.add(1, &[]),
+            Event::LimitReached(limit) => {
+                let limit = KeyValue::new("limit", limit.as_str());
+                self.limits_reached.add(1, &[limit]);
+            }
+            Event::UpstreamChanged {
+                upstream,
+                is_available,
+            } => {
+                let labels = [
+                    KeyValue::new("upstream", self.labels.upstream(Some(upstream))),
+                    KeyValue::new("available", *is_available),
+                ];
+                self.upstream_changes.add(1, &labels);
+            }
+            Event::OverrideChanged => self.override_changes.add(1, &[]),
+            Event::ConfigChanged { version } => self.config_version.record(*version, &[]),
+        }
+    }
+
+    fn request_ended(&self, request: &RequestEnded<'_>) {
+        let labels = [
+            KeyValue::new("method", request.method),
+            KeyValue::new("upstream", self.labels.upstream(request.upstream)),
+            KeyValue::new("outcome", request.outcome.as_str()),
+        ];
+        self.requests.add(1, &labels);
+        self.request_duration
+            .record(request.took.as_secs_f64(), &labels);
+        let own = request.took.saturating_sub(request.with_upstream);
+        self.proxy_duration.record(own.as_secs_f64(), &labels[..1]);
+        if let (Some(upstream), Some(tool)) = (request.upstream, request.tool) {
+            let [_, of_upstream, outcome] = labels;
+            let tool = KeyValue::new("tool", self.labels.tool(upstream, tool));
+            let labels = [of_upstream, tool, outcome];
+            self.tool_calls.add(1, &labels);
+            self.tool_duration.add(seconds(request.took), &labels[..2]);
+        }
+    }
+
+    fn tool_called(&self, call: &ToolCalled<'_>) {
+        let labels = [
+            KeyValue::new("source", call.source.as_str()),
+            KeyValue::new("first_use", call.is_first_use),
+        ];
+        self.calls_by_source.add(1, &labels);
+        if let Some(mass) = call.predicted_mass {
+            self.predicted_calls.add(1, &[]);
+            self.predicted_mass.add(mass, &[]);
+            self.covered_calls.add(u64::from(call.is_shown()), &[]);
+        }
+    }
+
+    fn list_shown(&self, list: &ListShownEvent<'_>) {
+        let policy = KeyValue::new("policy", list.policy.to_owned());
+        let labels = [policy, KeyValue::new("mode", list.mode.as_str())];
+        self.lists_shown.add(1, &labels);
+        self.list_tools.record(list.n_shown as u64, &labels[..1]);
+        self.list_tools_available
+            .record(list.n_available as u64, &[]);
+        self.list_tokens_shown.add(list.shown_tokens, &labels[..1]);
+        let saved = list.available_tokens.saturating_sub(list.shown_tokens);
+        self.list_tokens_saved.add(saved, &labels[..1]);
+    }
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}

@@ -1,0 +1,208 @@
+use std::time::Duration;
+
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::invocation::{Outcome, ToolSource};
+use riglm_domain::list_shown::SelectionMode;
+use riglm_domain::search::SearchQuality;
+use riglm_ports::observer::{Limit, ListShownEvent, RequestEnded, ToolCalled};
+
+use super::*;
+
+fn upstream() -> UpstreamName {
+    UpstreamName::parse("files").unwrap()
+}
+
+fn called(metrics: &Metrics, tool: &str) {
+    metrics.observe(&Event::RequestEnded(RequestEnded {
+        method: "tools/call",
+        upstream: Some(&upstream()),
+        tool: Some(&ToolName::from(tool)),
+        outcome: Outcome::Ok,
+        took: Duration::from_micros(1_500),
+        with_upstream: Duration::from_micros(1_460),
+    }));
+}
+
+fn seen(metrics: &Metrics, tools: impl IntoIterator<Item = String>) {
+    let tools: Vec<ToolName> = tools.into_iter().map(|name| name.as_str().into()).collect();
+    metrics.observe(&Event::ToolsSeen {
+        upstream: &upstream(),
+        tools: &tools,
+    });
+}
+
+fn series(metrics: &Metrics) -> Vec<String> {
+    let text = metrics.text().unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
+fn has(metrics: &Metrics, line: &str) {
+    let all = series(metrics);
+    assert!(all.iter().any(|one| one == line), "{line} in {all:#?}");
+}
+
+#[test]
+fn a_request_is_counted_with_its_latency_and_that_of_the_proxy() {
+    let metrics = Metrics::new().unwrap();
+    seen(&metrics, ["read".to_owned()]);
+    called(&metrics, "read");
+    let of = r#"method="tools/call",outcome="ok",upstream="files""#;
+    has(&metrics, &format!("riglm_requests_total{{{of}}} 1"));
+    has(
+        &metrics,
+        &format!("riglm_request_duration_seconds_bucket{{{of},le=\"0.001\"}} 0"),
+    );
+    has(
+        &metrics,
+        &format!("riglm_request_duration_seconds_bucket{{{of},le=\"0.0025\"}} 1"),
+    );
+    has(
+        &metrics,
+        r#"riglm_proxy_duration_seconds_bucket{method="tools/call",le="0.00005"} 1"#,
+    );
+    has(
+        &metrics,
+        r#"riglm_tool_calls_total{outcome="ok",tool="read",upstream="files"} 1"#,
+    );
+}
+
+#[test]
+fn names_that_nobody_lists_make_no_series() {
+    let metrics = Metrics::new().unwrap();
+    seen(&metrics, ["read".to_owned()]);
+    called(&metrics, "read");
+    let before = series(&metrics).len();
+    for n in 0..500 {
+        called(&metrics, &format!("made_up_{n}"));
+    }
+    let after = series(&metrics).len();
+    assert!(after - before <= 60, "{before} before, {after} after");
+    has(
+        &metrics,
+        r#"riglm_tool_calls_total{outcome="ok",tool="_other",upstream="files"} 500"#,
+    );
+}
+
+#[test]
+fn of_very_many_listed_tools_two_hundred_have_series_of_their_own() {
+    let metrics = Metrics::new().unwrap();
+    seen(&metrics, (0..1_000).map(|n| format!("tool_{n}")));
+    seen(&metrics, ["x".repeat(10_000)]);
+    for n in 0..1_000 {
+        called(&metrics, &format!("tool_{n}"));
+    }
+    let calls = series(&metrics);
+    let calls = calls
+        .iter()
+        .filter(|line| line.starts_with("riglm_tool_calls_total"));
+    assert_eq!(calls.count(), 201);
+}
+
+#[test]
+fn a_tool_with_an_odd_name_stays_within_its_line() {
+    let metrics = Metrics::new().unwrap();
+    let name = "a\"b\\c\nd{e}=🦀";
+    seen(&metrics, [name.to_owned()]);
+    called(&metrics, name);
+    has(
+        &metrics,
+        r#"riglm_tool_calls_total{outcome="ok",tool="a\"b\\c\nd{e}=🦀",upstream="files"} 1"#,
+    );
+}
+
+#[test]
+fn calls_tell_what_was_missed_and_whether_predictions_were_right() {
+    let metrics = Metrics::new().unwrap();
+    let sources = [
+        (ToolSource::Shown, true),
+        (ToolSource::Found, true),
+        (ToolSource::Hidden, false),
+    ];
+    for (source, is_first_use) in sources {
+        metrics.observe(&Event::ToolCalled(ToolCalled {
+            upstream: &upstream(),
+            tool: &"read".into(),
+            source,
+            is_first_use,
+            predicted_mass: Some(0.75),
+        }));
+    }
+    has(
+        &metrics,
+        r#"riglm_tool_calls_by_source_total{first_use="true",source="found"} 1"#,
+    );
+    has(&metrics, "riglm_prediction_calls_total 3");
+    has(&metrics, "riglm_prediction_covered_calls_total 1");
+    has(&metrics, "riglm_prediction_mass_total 2.25");
+}
+
+#[test]
+fn lists_searches_and_limits_are_counted() {
+    let metrics = Metrics::new().unwrap();
+    metrics.observe(&Event::ListShown(ListShownEvent {
+        policy: "epoch",
+        mode: SelectionMode::Prediction,
+        n_shown: 20,
+        n_available: 100,
+        shown_tokens: 2_000,
+        available_tokens: 11_000,
+    }));
+    metrics.observe(&Event::Searched {
+        quality: SearchQuality::Low,
+        n_matches: 0,
+        is_repeated: true,
+        took: Duration::from_millis(2),
+    });
+    metrics.observe(&Event::LimitReached(Limit::InFlight));
+    metrics.observe(&Event::ConfigChanged { version: 3 });
+    has(
+        &metrics,
+        r#"riglm_lists_shown_total{mode="prediction",policy="epoch"} 1"#,
+    );
+    has(
+        &metrics,
+        r#"riglm_list_tokens_saved_total{policy="epoch"} 9000"#,
+    );
+    has(
+        &metrics,
+        r#"riglm_searches_total{quality="low",repeated="true"} 1"#,
+    );
+    has(
+        &metrics,
+        r#"riglm_limits_reached_total{limit="in_flight"} 1"#,
+    );
+    has(&metrics, "riglm_config_version 3");
+}
+
+#[test]
+fn what_is_read_is_read_anew_each_time() {
+    let metrics = Metrics::new().unwrap();
+    let asked = std::sync::atomic::AtomicU64::new(0);
+    metrics.watch(move || Readings {
+        version: "1.2.3",
+        n_sessions: asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        upstreams: vec![UpstreamReading {
+            name: "files".into(),
+            is_available: false,
+            n_connections: 7,
+            n_waiting: 0,
+        }],
+        recording: Some(RecordingReading {
+            is_sound: true,
+            waiting_bytes: 12,
+            n_dropped: 5,
+        }),
+        ..Readings::default()
+    });
+    has(&metrics, r#"riglm_build_info{version="1.2.3"} 1"#);
+    has(&metrics, r#"riglm_upstream_available{upstream="files"} 0"#);
+    has(&metrics, "riglm_spool_bytes 12");
+    has(&metrics, "riglm_records_dropped_total 5");
+    let sessions = || {
+        let all = series(&metrics);
+        all.into_iter()
+            .find(|line| line.starts_with("riglm_sessions "))
+    };
+    assert_ne!(sessions(), sessions());
+}

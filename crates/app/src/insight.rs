@@ -1,0 +1,154 @@
+//! What operators see of what was recorded: sessions with what happened in them, and tools.
+
+mod timeline;
+mod tools;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::invocation::CallSession;
+use riglm_domain::session::SessionSummary;
+use riglm_domain::work_session::WorkSession;
+use riglm_ports::analytics::{
+    InvocationRepository, ListActivityRepository, ListShownRepository, SearchRepository,
+    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository, UsageRepository,
+    WorkSessionRepository,
+};
+use riglm_ports::clock::Clock;
+
+pub use timeline::{Timeline, TimelineEntry};
+pub use tools::{KnownTool, ToolInsight, Which};
+
+/// What is read. One store is all of them.
+pub trait InsightStore:
+    SessionRepository
+    + WorkSessionRepository
+    + InvocationRepository
+    + ListShownRepository
+    + ListActivityRepository
+    + SearchRepository
+    + ToolDefinitionRepository
+    + UsageRepository
+{
+}
+
+impl<S> InsightStore for S where
+    S: SessionRepository
+        + WorkSessionRepository
+        + InvocationRepository
+        + ListShownRepository
+        + ListActivityRepository
+        + SearchRepository
+        + ToolDefinitionRepository
+        + UsageRepository
+{
+}
+
+/// Reads what was recorded, for operators.
+#[derive(Debug)]
+pub struct Insight {
+    store: Arc<dyn InsightStore>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A page of sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionPage {
+    /// The sessions, the newest first, each with the work sessions of its calls.
+    pub sessions: Vec<(SessionSummary, BTreeSet<WorkSessionId>)>,
+    /// Where the next page begins; `None` of the last one.
+    pub next: Option<(Timestamp, SessionId)>,
+}
+
+/// A session: one connection, or what a client did over several.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionView {
+    /// A connection.
+    Connection(Box<SessionSummary>),
+    /// A work session.
+    Work(WorkSession),
+}
+
+impl Insight {
+    /// Returns a reader of a store.
+    #[must_use]
+    pub fn new(store: Arc<dyn InsightStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// Returns the newest sessions, the newest first, that stand before `before`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn sessions(
+        &self,
+        before: Option<(Timestamp, SessionId)>,
+        is_open: Option<bool>,
+        limit: u32,
+    ) -> Result<SessionPage, StoreError> {
+        let filter = SessionFilter {
+            before,
+            is_open,
+            id: None,
+        };
+        let mut sessions = (self.store)
+            .sessions_where(&filter, limit.saturating_add(1))
+            .await?;
+        let is_last = sessions.len() <= limit as usize;
+        if !is_last {
+            // They come oldest first, and the oldest is the one too many.
+            sessions.remove(0);
+        }
+        sessions.reverse();
+        let next = (sessions.last().filter(|_| !is_last))
+            .map(|last| (last.session.started_at, last.session.id));
+        let ids: Vec<SessionId> = sessions.iter().map(|one| one.session.id).collect();
+        let mut work = self.store.work_sessions_of(&ids).await?;
+        let sessions = sessions.into_iter().map(|summary| {
+            let of_it = work.remove(&summary.session.id).unwrap_or_default();
+            (summary, of_it)
+        });
+        Ok(SessionPage {
+            sessions: sessions.collect(),
+            next,
+        })
+    }
+
+    /// Returns the session with this identifier, which may be that of a work session or of a
+    /// connection; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn session(&self, id: &str) -> Result<Option<SessionView>, StoreError> {
+        if let Ok(work) = id.parse::<WorkSessionId>()
+            && let Some(session) = self.store.work_session(work).await?
+        {
+            return Ok(Some(SessionView::Work(session)));
+        }
+        let Ok(id) = id.parse::<SessionId>() else {
+            return Ok(None);
+        };
+        let filter = SessionFilter {
+            id: Some(id),
+            ..SessionFilter::default()
+        };
+        let mut found = self.store.sessions_where(&filter, 1).await?;
+        let found = found.pop().map(Box::new);
+        Ok(found.map(SessionView::Connection))
+    }
+}
+
+impl SessionView {
+    /// Returns what calls of it belong to.
+    #[must_use]
+    pub fn calls(&self) -> CallSession {
+        match self {
+            Self::Connection(summary) => CallSession::Connection(summary.session.id),
+            Self::Work(session) => CallSession::Work(session.id),
+        }
+    }
+}

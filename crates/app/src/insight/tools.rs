@@ -1,0 +1,146 @@
+//! What is known of tools: what they look like, and how they were used.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use riglm_domain::id::UpstreamName;
+use riglm_domain::tool::{ToolDefinition, ToolRef};
+use riglm_domain::usage::{ToolCooccurrence, ToolStatistics, ToolTransition};
+use riglm_ports::analytics::StoreError;
+
+use super::Insight;
+
+/// A tool that was listed, or called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownTool {
+    /// The tool.
+    pub tool: ToolRef,
+    /// What it looked like last; `None` of one that was called and never listed.
+    pub definition: Option<ToolDefinition>,
+    /// How many different definitions it had.
+    pub n_versions: u64,
+    /// Its calls within the window.
+    pub n_calls: u64,
+}
+
+/// How a tool was used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolInsight {
+    /// The tool with what it looks like.
+    pub known: KnownTool,
+    /// Its calls; `None` where there are none within the window.
+    pub statistics: Option<ToolStatistics>,
+    /// In how many sessions it was called.
+    pub n_sessions: u64,
+    /// What was called after it, the most frequent first.
+    pub next: Vec<ToolTransition>,
+    /// What was called in the same sessions, the most frequent first.
+    pub together: Vec<ToolCooccurrence>,
+}
+
+/// Which tool is meant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Which {
+    /// This one.
+    One(ToolRef),
+    /// Tools of several upstreams.
+    Several(Vec<UpstreamName>),
+    /// None that is known.
+    None,
+}
+
+/// How many neighbours of a tool are told.
+const MAX_NEIGHBOURS: usize = 20;
+
+impl Insight {
+    /// Returns all tools that are known, by upstream and name, with their calls of the last `days`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn tools(&self, days: u32) -> Result<Vec<KnownTool>, StoreError> {
+        let mut known: BTreeMap<ToolRef, KnownTool> = BTreeMap::new();
+        for definition in self.store.tool_definitions(None).await? {
+            let tool = ToolRef {
+                upstream: definition.upstream.clone(),
+                tool: definition.sighting.name.clone(),
+            };
+            let entry = known.entry(tool).or_insert_with_key(bare);
+            entry.n_versions += 1;
+            let is_newer = (entry.definition.as_ref())
+                .is_none_or(|before| before.last_seen <= definition.last_seen);
+            if is_newer {
+                entry.definition = Some(definition);
+            }
+        }
+        let called = self.store.frequencies(None, self.since(days)).await?;
+        for frequency in called {
+            let entry = known.entry(frequency.tool).or_insert_with_key(bare);
+            entry.n_calls = frequency.n_calls;
+        }
+        Ok(known.into_values().collect())
+    }
+
+    /// Returns which of the tools has a name, its own or the one under which several upstreams show
+    /// it, of this upstream where one is named.
+    #[must_use]
+    pub fn which(tools: &[KnownTool], name: &str, upstream: Option<&str>) -> Which {
+        let mut found: Vec<&ToolRef> = (tools.iter().map(|known| &known.tool))
+            .filter(|tool| tool.is_named(name))
+            .filter(|tool| upstream.is_none_or(|name| tool.upstream.as_str() == name))
+            .collect();
+        match found.as_slice() {
+            [] => Which::None,
+            [one] => Which::One((*one).clone()),
+            _ => {
+                found.dedup_by_key(|tool| &tool.upstream);
+                let upstreams = found.into_iter().map(|tool| tool.upstream.clone());
+                Which::Several(upstreams.collect())
+            }
+        }
+    }
+
+    /// Returns how a tool was used in the last `days`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn tool(&self, known: KnownTool, days: u32) -> Result<ToolInsight, StoreError> {
+        let only = std::slice::from_ref(&known.tool);
+        let statistics = (self.store)
+            .statistics(None, Some(only), self.since(days))
+            .await?;
+        let sessions = self.store.sessions_using(None, Some(only)).await?;
+        let mut next = self.store.transitions(None, Some(only)).await?;
+        next.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.to.cmp(&b.to)));
+        next.truncate(MAX_NEIGHBOURS);
+        let together = self.store.cooccurrences(None, Some(only)).await?;
+        let mut together: Vec<ToolCooccurrence> = (together.into_iter())
+            .filter(|pair| pair.tool_a == known.tool || pair.tool_b == known.tool)
+            .collect();
+        together.sort_by_key(|pair| std::cmp::Reverse(pair.count));
+        together.truncate(MAX_NEIGHBOURS);
+        Ok(ToolInsight {
+            statistics: statistics.into_iter().find(|one| one.tool == known.tool),
+            n_sessions: sessions.iter().map(|one| one.n_sessions).sum(),
+            next,
+            together,
+            known,
+        })
+    }
+
+    fn since(&self, days: u32) -> Timestamp {
+        let back = SignedDuration::from_hours(24 * i64::from(days));
+        let since = self.clock.now().checked_sub(back);
+        since.unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+}
+
+fn bare(tool: &ToolRef) -> KnownTool {
+    KnownTool {
+        tool: tool.clone(),
+        definition: None,
+        n_versions: 0,
+        n_calls: 0,
+    }
+}

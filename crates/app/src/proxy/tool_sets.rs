@@ -1,0 +1,117 @@
+//! Which tools an upstream lists, as one set with a name of its own.
+
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+/// The most pages of a list that are taken in.
+const MAX_PAGES: usize = 1_000;
+
+/// The tools that an upstream listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenToolSet {
+    /// SHA-256 over the pages of the list in their order, in hexadecimal: another hash is another
+    /// list of tools, or other definitions of them.
+    pub hash: String,
+    /// How many tools there are.
+    pub n_tools: usize,
+    /// When the list was first seen so by this process.
+    pub since: Timestamp,
+    /// How often it changed since the start.
+    pub n_changes: u64,
+}
+
+/// Follows the lists of an upstream, page by page.
+#[derive(Debug, Default)]
+pub(super) struct ToolSets(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    pages: Vec<String>,
+    n_tools: usize,
+    seen: Option<SeenToolSet>,
+}
+
+impl ToolSets {
+    /// Notes a page, by what identifies its tools and their definitions. Pages of lists that several
+    /// clients ask for at the same time may mix; a list that was asked for alone sets that right.
+    pub(super) fn listed(
+        &self,
+        page: &str,
+        n_tools: usize,
+        (is_first, is_last): (bool, bool),
+        now: Timestamp,
+    ) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_first {
+            state.pages.clear();
+            state.n_tools = 0;
+        } else if state.pages.is_empty() || state.pages.len() >= MAX_PAGES {
+            return;
+        }
+        state.pages.push(page.to_owned());
+        state.n_tools += n_tools;
+        if !is_last {
+            return;
+        }
+        let mut digest = Sha256::new();
+        for page in std::mem::take(&mut state.pages) {
+            digest.update(page);
+            digest.update([0]);
+        }
+        let hash: String = (digest.finalize().iter())
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let n_tools = state.n_tools;
+        let n_changes = match &state.seen {
+            Some(seen) if seen.hash == hash => return,
+            Some(seen) => seen.n_changes + 1,
+            None => 0,
+        };
+        state.seen = Some(SeenToolSet {
+            hash,
+            n_tools,
+            since: now,
+            n_changes,
+        });
+    }
+
+    /// Returns the tools that were listed last.
+    pub(super) fn seen(&self) -> Option<SeenToolSet> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.seen.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONLY: (bool, bool) = (true, true);
+
+    #[test]
+    fn a_list_is_known_at_its_end_and_changes_with_its_pages() {
+        let sets = ToolSets::default();
+        let at = |second| Timestamp::new(second, 0).unwrap();
+        sets.listed("a", 2, (true, false), at(1));
+        assert_eq!(sets.seen(), None);
+        sets.listed("b", 1, (false, true), at(2));
+        let first = sets.seen().unwrap();
+        assert_eq!((first.n_tools, first.since, first.n_changes), (3, at(2), 0));
+        sets.listed("a", 2, (true, false), at(3));
+        sets.listed("b", 1, (false, true), at(4));
+        assert_eq!(sets.seen().unwrap(), first);
+        sets.listed("ab", 3, ONLY, at(5));
+        let other = sets.seen().unwrap();
+        assert_ne!(other.hash, first.hash);
+        assert_eq!((other.n_tools, other.since, other.n_changes), (3, at(5), 1));
+    }
+
+    #[test]
+    fn a_page_without_its_first_one_counts_for_nothing() {
+        let sets = ToolSets::default();
+        sets.listed("b", 1, (false, true), Timestamp::UNIX_EPOCH);
+        assert_eq!(sets.seen(), None);
+    }
+}
