@@ -1,4 +1,5 @@
 //! One file for each resource of the control server.
 
+pub(crate) mod config;
 pub(crate) mod health;
 pub(crate) mod overrides;

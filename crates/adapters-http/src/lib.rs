@@ -1,6 +1,7 @@
 //! The control port: HTTP for operators, beside the port that speaks MCP.
 //!
-//! It answers `GET /health`, and takes what operators decide about the tools of lists. The crate holds the socket, routes,
+//! It answers `GET /health`, and takes what operators decide about the tools of lists and about the
+//! settings of the process. The crate holds the socket, routes,
 //! bodies and status codes; it decides nothing, and depends on the domain and the application
 //! alone. It is the only crate besides the MCP server that knows axum.
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use http::StatusCode;
 use riglm_app::overrides::Overrides;
+use riglm_app::settings::Settings;
 use riglm_domain::admission::Admission;
 
 use crate::access::{self, ControlKeys, Required, Scope};
 use crate::admission::check;
+use crate::handlers::config;
 use crate::handlers::health::{self, HealthSource};
 use crate::handlers::overrides;
 use crate::problem::Problem;
@@ -26,6 +28,8 @@ pub struct ControlParts {
     pub keys: ControlKeys,
     /// What operators decide about tools; `None` where nothing is stored.
     pub overrides: Option<Arc<Overrides>>,
+    /// The settings that can change; `None` where none do.
+    pub settings: Option<Arc<dyn Settings>>,
 }
 
 /// Returns the routes of the control server.
@@ -36,23 +40,25 @@ pub struct ControlParts {
 /// | route | scope |
 /// |---|---|
 /// | `POST /override`, `DELETE /overrides/{id}` | `override` |
-/// | `GET /overrides`, `GET /audit` | `read` |
+/// | `GET /overrides`, `GET /audit`, `GET /config` | `read` |
+/// | `PUT /config` | `config` |
 ///
 /// Anything else is 404, another method 405, a body of more than 64 KiB 413, and one that does not
-/// fit 422. Error bodies are `application/problem+json`. `config.address` is not read here.
-pub fn router(config: &ControlConfig, parts: ControlParts) -> Router {
-    let admission = Admission::new(&config.allowed_hosts, &config.allowed_origins);
+/// fit 422. Error bodies are `application/problem+json`. `control.address` is not read here.
+pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
+    let admission = Admission::new(&control.allowed_hosts, &control.allowed_origins);
     let ControlParts {
         health,
         keys,
         overrides,
+        settings,
     } = parts;
+    let required = |scope: Scope| Required {
+        keys: keys.clone(),
+        scope,
+    };
     let guarded = |scope: Scope, routes: Router<overrides::Service>| {
-        let required = Required {
-            keys: keys.clone(),
-            scope,
-        };
-        routes.route_layer(from_fn_with_state(required, access::check))
+        routes.route_layer(from_fn_with_state(required(scope), access::check))
     };
     let deciding = Router::new()
         .route("/override", post(overrides::create))
@@ -63,10 +69,22 @@ pub fn router(config: &ControlConfig, parts: ControlParts) -> Router {
     let api = guarded(Scope::Override, deciding)
         .merge(guarded(Scope::Read, reading))
         .with_state(overrides);
+    let settings = Router::new()
+        .route(
+            "/config",
+            get(config::show).route_layer(from_fn_with_state(required(Scope::Read), access::check)),
+        )
+        .route(
+            "/config",
+            put(config::replace)
+                .route_layer(from_fn_with_state(required(Scope::Config), access::check)),
+        )
+        .with_state(settings);
     Router::new()
         .route("/health", get(health::show))
         .with_state(health)
         .merge(api)
+        .merge(settings)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(body::MAX_BYTES))

@@ -16,6 +16,7 @@ use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
 use tokio::net::TcpListener;
 
+mod config;
 mod overrides;
 
 /// The key that may do everything, and the one that may only look.
@@ -90,6 +91,7 @@ async fn ask_of(
         health: source,
         keys: keys(),
         overrides: None,
+        settings: None,
     };
     let app = router(&ControlConfig::default(), parts);
     let server = tokio::spawn(async move { axum::serve(listener, app).await });

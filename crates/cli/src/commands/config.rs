@@ -5,11 +5,10 @@ use std::io::BufRead;
 use anyhow::Context;
 use riglm_adapters_mcp::upstream::connector;
 
-use super::loaded;
 use crate::args::{ConfigCommand, ConfigShowArgs, Places};
 use riglm_domain::key_digest::KeyDigest;
 
-use crate::config::{Shown, Surroundings, show};
+use crate::config::{ConfigSource, Loaded, Shown, Surroundings, TuningUse, show};
 use crate::output::{note, print, printable};
 
 /// More than any key has.
@@ -25,7 +24,15 @@ pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
 }
 
 fn check(places: &Places) -> anyhow::Result<()> {
-    let config = loaded(&places.overrides())?;
+    let source = ConfigSource::new(places.overrides(), Surroundings::of_process()?);
+    let Loaded {
+        config, ignored, ..
+    } = source.load(TuningUse::IfSound)?;
+    if let Some(reason) = ignored {
+        note(&printable(&format!(
+            "what was tuned is ignored, since it cannot be used: {reason}"
+        )));
+    }
     let upstreams = config.upstreams().unwrap_or_default();
     if upstreams.is_empty() {
         note("no upstream is configured: serve needs one on its command line");

@@ -15,6 +15,7 @@ use riglm_app::learning::NextTools;
 use riglm_app::overrides::Overrides;
 use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::search::ToolSearch;
+use riglm_app::settings::Settings;
 use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
 use riglm_ports::analytics::JournalCondition;
@@ -31,6 +32,7 @@ pub(super) struct ControlSources<'a> {
     pub(super) storage: Option<&'a Arc<Storage>>,
     pub(super) search: Option<Arc<ToolSearch>>,
     pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) settings: Option<Arc<dyn Settings>>,
 }
 
 impl ControlSources<'_> {
@@ -50,6 +52,7 @@ impl ControlSources<'_> {
             },
             keys: control_keys(&config.control, &config.data_dir)?,
             overrides,
+            settings: self.settings,
         })
     }
 }

@@ -36,6 +36,7 @@ async fn server() -> Server {
         },
         keys: keys(),
         overrides: Some(Arc::new(overrides)),
+        settings: None,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

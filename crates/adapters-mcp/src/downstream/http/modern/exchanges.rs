@@ -144,6 +144,12 @@ impl Exchanges {
         }
     }
 
+    /// Has requests last no longer than `longest` from now on. What is remembered for longer already
+    /// stays so: requests that began before may last that long.
+    pub(super) fn set_longest(&mut self, longest: Duration) {
+        self.remember = self.remember.max(longest + MARGIN);
+    }
+
     /// Notes a request. Returns the id under which it is known from now on, and the request as it
     /// goes on; `None` when the session has ended, or of what is no request.
     pub(super) fn open(
