@@ -7,7 +7,7 @@ use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport};
-use riglm_tests::messages::{initialize, request};
+use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
 use riglm_tests::plain_http::{self, Answer};
 use riglm_tests::process::free_port;
@@ -423,4 +423,50 @@ async fn limits_hold_from_their_change_on() {
     assert_eq!(list(&client, "1").await.len(), 12);
     line.tune(&json!({})).await;
     assert_eq!(post().await, 200);
+}
+
+#[tokio::test]
+async fn a_list_of_what_was_learned_gets_as_short_as_it_is_tuned() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path(), FILE).await;
+    let work = |name: &str| {
+        let meta = format!(r#""params":{{"_meta":{{"io.github.riglm/session":"{name}"}},"#);
+        initialize("0", "2025-11-25").replace(r#""params":{"#, &meta)
+    };
+    let usual = ["tool-003", "tool-004"];
+    for n in 0..20 {
+        let client = line.riglm.client(Answers::default());
+        client.initialize(&work(&format!("work {n}"))).await;
+        list(&client, "1").await;
+        for tool in usual {
+            client
+                .request(&call(&format!("\"{tool}\""), tool, "{}"))
+                .await;
+        }
+    }
+    let started = Instant::now();
+    loop {
+        let health = line.operate(Method::GET, "/health", None, "").await;
+        let health: Value = serde_json::from_str(&health.body).unwrap();
+        if health["prediction"]["learned_calls"].as_u64() >= Some(40) {
+            break;
+        }
+        assert!(started.elapsed() < SOON, "{health}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&work("another")).await;
+    client.open_stream(None).await;
+    assert_eq!(list(&client, "1").await.len(), 12);
+    let before = client.n_received();
+    let few = json!({"min_tools": 1, "max_tools": 2, "token_budget": 200});
+    line.tune(&json!({"filtering": few})).await;
+    client.method_after(before, LIST_CHANGED, 1).await;
+    let mut shown = list(&client, "2").await;
+    shown.sort_unstable();
+    assert_eq!(shown, usual);
+    // What stays as it is begins nothing new.
+    line.tune(&json!({"filtering": few, "limits": {"sessions": 99}}))
+        .await;
+    assert_eq!(list(&client, "3").await.len(), 2);
 }

@@ -155,8 +155,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     Ok(Core {
         proxy,
         upstreams,
-        recorder,
         storage,
+        recorder,
         stop,
         tasks,
     })

@@ -1,6 +1,7 @@
 //! Following the configuration while the proxy runs: it is loaded and checked as a whole, and what can
 //! change takes effect at once; the rest is named. Files, SIGHUP and the control server lead here.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use riglm_app::proxy::Upstream;
@@ -175,11 +176,10 @@ fn view_of(started_with: &Loaded, loaded: &Loaded) -> SettingsView {
         .chain_update(serde_json::Value::Object(view.tuning.clone()).to_string())
         .chain_update(view.effective.to_string())
         .finalize();
-    let digest: String = digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    view.tag = format!("{}-{digest}", view.version);
+    view.tag = format!("{}-", view.version);
+    for byte in digest.iter().take(8) {
+        // Writing to a string cannot fail.
+        let _ = write!(view.tag, "{byte:02x}");
+    }
     view
 }

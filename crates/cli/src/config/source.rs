@@ -66,13 +66,18 @@ impl ConfigSource {
             (_, Some(data_dir)) => TuningFile::of(data_dir).read(),
             (_, None) => Ok(TuningDocument::default()),
         };
+        let version = document.as_ref().map_or(0, |document| document.version);
         let loaded = document.and_then(|document| self.with(&layers, document));
         let error = match loaded {
             Err(error) if is_optional => error,
             loaded => return loaded,
         };
         // Without the tuning there may be the same error, which then is none of it.
-        let without = self.with(&layers, TuningDocument::default())?;
+        let nothing = TuningDocument {
+            version,
+            ..TuningDocument::default()
+        };
+        let without = self.with(&layers, nothing)?;
         Ok(Loaded {
             ignored: Some(error.to_string()),
             ..without

@@ -345,6 +345,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn names_stay_taken_until_the_longest_deadline_that_there_was() {
+        let mut exchanges = Exchanges::new(Duration::from_mins(1));
+        exchanges.set_longest(Duration::from_mins(10));
+        exchanges.set_longest(Duration::from_mins(2));
+        let (id, _) = open(&mut exchanges, "1", "\"t\"");
+        assert!(exchanges.abandon(&id));
+        for n in 1..TIDY_FROM {
+            open(&mut exchanges, &format!("\"{n}\""), &format!("\"x{n}\""));
+        }
+        assert!(exchanges.by_id.len().is_power_of_two());
+        tokio::time::advance(Duration::from_secs(599)).await;
+        assert_ne!(open(&mut exchanges, "1", "\"t\"").0, id);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn names_that_are_long_are_not_remembered() {
         let mut exchanges = Exchanges::new(Duration::from_mins(10));
         let (long, digits) = ("x".repeat(100_000), "1".repeat(100_000));
