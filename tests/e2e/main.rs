@@ -20,6 +20,7 @@ mod profiles;
 mod recording;
 mod replay;
 mod replicas;
+mod settings;
 #[expect(dead_code, reason = "the bench compares with replays")]
 #[path = "../agents/lib.rs"]
 mod simulation;

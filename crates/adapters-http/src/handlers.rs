@@ -1,6 +1,7 @@
 //! One file for each resource.
 
 pub(crate) mod audit;
+pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod experiments;
 pub(crate) mod feedback;

@@ -11,6 +11,7 @@ use riglm_app::feedback::FeedbackDesk;
 use riglm_app::insight::Insight;
 use riglm_app::overrides::Overrides;
 use riglm_app::proxy::Proxy;
+use riglm_app::settings::Settings;
 use riglm_domain::admission::Admission;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
@@ -21,7 +22,8 @@ use crate::admission::check;
 use crate::handlers::health::{self, HealthSource};
 use crate::handlers::metrics::{self, MetricsSource};
 use crate::handlers::{
-    audit, events, experiments, feedback, overrides, predictions, ready, sessions, tools, upstreams,
+    audit, config, events, experiments, feedback, overrides, predictions, ready, sessions, tools,
+    upstreams,
 };
 use crate::openapi;
 use crate::problem::Problem;
@@ -48,6 +50,8 @@ pub struct ControlParts {
     pub feedback: Option<Arc<FeedbackDesk>>,
     /// Cancelled when the server is to end, so that streams end too.
     pub stop: CancellationToken,
+    /// The settings that can change; `None` where none do.
+    pub settings: Option<Arc<dyn Settings>>,
 }
 
 /// Returns the routes of the control server.
@@ -58,9 +62,9 @@ pub struct ControlParts {
 /// (403). The document that `GET /openapi.json` answers is made of the same routes.
 ///
 /// Anything else is 404, another method 405, a body of more than 64 KiB 413, and one that does not
-/// fit 422. Error bodies are `application/problem+json`. `config.address` is not read here.
-pub fn router(config: &ControlConfig, parts: ControlParts) -> Router {
-    let admission = Admission::new(&config.allowed_hosts, &config.allowed_origins);
+/// fit 422. Error bodies are `application/problem+json`. `control.address` is not read here.
+pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
+    let admission = Admission::new(&control.allowed_hosts, &control.allowed_origins);
     let keys = parts.keys.clone();
     let guarded = |scope: Scope, routes: OpenApiRouter<ControlParts>| {
         let required = Required {
@@ -83,12 +87,14 @@ pub fn router(config: &ControlConfig, parts: ControlParts) -> Router {
         .routes(routes!(experiments::list))
         .routes(routes!(events::follow))
         .routes(routes!(overrides::list))
-        .routes(routes!(audit::list));
+        .routes(routes!(audit::list))
+        .routes(routes!(config::show));
+    let tuning = OpenApiRouter::new().routes(routes!(config::replace));
     let deciding = OpenApiRouter::new()
         .routes(routes!(overrides::create))
         .routes(routes!(overrides::remove))
         .routes(routes!(feedback::create));
-    let counting = if config.public_metrics {
+    let counting = if control.public_metrics {
         counting
     } else {
         guarded(Scope::Read, counting)
@@ -98,6 +104,7 @@ pub fn router(config: &ControlConfig, parts: ControlParts) -> Router {
         .merge(counting)
         .merge(guarded(Scope::Read, reading))
         .merge(guarded(Scope::Override, deciding))
+        .merge(guarded(Scope::Config, tuning))
         .split_for_parts();
     api.with_state(parts)
         .merge(openapi::route(document))

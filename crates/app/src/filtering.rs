@@ -4,7 +4,7 @@
 //! whole lists ([`Lists`]): `policy` tells which policy a client has, `choosing` makes a choice of
 //! what is predicted or, where that cannot be, of what was frequent or of the default pool; an
 //! epoch keeps it (`scope`), and `rendering` makes of it what a client sees, after pins, bans and
-//! overrides (`marks`).
+//! overrides (`marks`). What the operator wants may change at any time (`wanted`).
 
 mod ask;
 mod choosing;
@@ -19,12 +19,14 @@ mod retention;
 mod scope;
 mod sizes;
 mod steering;
+mod wanted;
 mod watching;
 mod widening;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
@@ -39,7 +41,8 @@ pub use widening::ListedCall;
 /// Applies the configured choice of tools to lists.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
-    policy: Option<Arc<dyn ListPolicy>>,
+    /// Another one may take its place at any time; there is none or one from start to end.
+    policy: Option<Arc<ArcSwap<Arc<dyn ListPolicy>>>>,
     lists: Option<Arc<Lists>>,
 }
 
@@ -48,7 +51,7 @@ impl ListFilter {
     #[must_use]
     pub fn new(policy: Option<Arc<dyn ListPolicy>>) -> Self {
         Self {
-            policy,
+            policy: policy.map(|policy| Arc::new(ArcSwap::from_pointee(policy))),
             lists: None,
         }
     }
@@ -59,6 +62,13 @@ impl ListFilter {
         Self {
             policy: None,
             lists: Some(lists),
+        }
+    }
+
+    /// Has another policy asked about pages from now on; without effect where none was before.
+    pub fn set_policy(&self, policy: Arc<dyn ListPolicy>) {
+        if let Some(asked) = &self.policy {
+            asked.store(Arc::new(policy));
         }
     }
 
@@ -83,7 +93,7 @@ impl ListFilter {
         let Some(policy) = &self.policy else {
             return Vec::new();
         };
-        match policy.select(context, tools) {
+        match policy.load().select(context, tools) {
             Selection::All => Vec::new(),
             Selection::Without(positions) => {
                 let mut seen = HashSet::new();

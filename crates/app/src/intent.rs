@@ -6,8 +6,9 @@
 //! rule of [`riglm_domain::intent`].
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use lru::LruCache;
 use riglm_domain::intent::IntentMemory;
@@ -21,7 +22,7 @@ const MAX_SESSIONS: usize = 4_096;
 /// What sessions are doing.
 #[derive(Debug)]
 pub struct Intents {
-    weights: IntentWeights,
+    weights: ArcSwap<IntentWeights>,
     sessions: Mutex<LruCache<CallSession, IntentMemory>>,
 }
 
@@ -31,23 +32,33 @@ impl Intents {
     pub fn new(weights: IntentWeights) -> Self {
         let n = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
         Self {
-            weights,
+            weights: ArcSwap::from_pointee(weights),
             sessions: Mutex::new(LruCache::new(n)),
         }
+    }
+
+    /// Has sources count by other weights from now on. What was noted before keeps its weight.
+    pub fn set_weights(&self, weights: IntentWeights) {
+        self.weights.store(Arc::new(weights));
     }
 
     /// Returns whether a source counts, so that its texts are worth being read.
     #[must_use]
     pub fn listens_to(&self, source: IntentSource) -> bool {
-        self.weights.of(source) > 0.0
+        self.weights.load().of(source) > 0.0
     }
 
     /// Notes a text that says what a session is doing. One of [`IntentSource::Arguments`] is noted
-    /// for each call, empty or not: calls make older texts count less.
+    /// for each call, empty or not: calls make older texts count less. Nothing is noted while no
+    /// source counts.
     pub fn note(&self, session: CallSession, source: IntentSource, text: &str, now: Timestamp) {
+        let weights = self.weights.load();
+        if weights.is_off() {
+            return;
+        }
         let mut sessions = self.lock();
         let memory = sessions.get_or_insert_mut(session, IntentMemory::default);
-        memory.note(source, text, &self.weights, now);
+        memory.note(source, text, &weights, now);
     }
 
     /// Returns what a session is doing, if anything is known of it.
@@ -88,6 +99,27 @@ mod tests {
         assert_eq!(intents.current(session(0), NOW), None);
         let known = intents.current(session(1), NOW).unwrap();
         assert_eq!(known.text, "1");
+    }
+
+    #[test]
+    fn other_weights_hold_from_the_next_text_on() {
+        let off = IntentWeights {
+            set_context: 0.0,
+            request: 0.0,
+            search: 0.0,
+            prompts: 0.0,
+            sampling: 0.0,
+            arguments: 0.0,
+            resources: 0.0,
+        };
+        let intents = Intents::new(off);
+        intents.note(session(1), IntentSource::SetContext, "before", NOW);
+        assert_eq!(intents.current(session(1), NOW), None);
+        intents.set_weights(IntentWeights::default());
+        assert!(intents.listens_to(IntentSource::SetContext));
+        intents.note(session(1), IntentSource::SetContext, "after", NOW);
+        let known = intents.current(session(1), NOW).unwrap();
+        assert_eq!(known.text, "after");
     }
 
     #[test]

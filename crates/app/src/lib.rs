@@ -20,6 +20,7 @@ pub mod overrides;
 pub mod proxy;
 pub mod replay;
 pub mod search;
+pub mod settings;
 pub mod shared_upstream;
 pub mod tracking;
 pub mod upkeep;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use riglm_ports::analytics::{Maintenance, MaintenanceTask, Purged, StoreError};
 use riglm_ports::clock::Clock;
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -26,17 +27,15 @@ pub struct Retention {
     pub store: Arc<dyn Maintenance>,
     /// Tells how old they are.
     pub clock: Arc<dyn Clock>,
-    /// How long they are kept; `None` for ever.
-    pub keep: Option<Duration>,
+    /// How long they are kept, which may change at any time; `None` for ever.
+    pub keep: watch::Receiver<Option<Duration>>,
 }
 
 impl Retention {
     /// Purges a minute after the start and then every hour, until `stop`. Does nothing while
-    /// another process does, and nothing at all without a limit. Failures are logged.
+    /// another process does, and nothing while there is no limit. Failures are logged.
     pub async fn run(self, stop: CancellationToken) {
-        if self.keep.is_some() {
-            stop.run_until_cancelled_owned(self.purge_for_ever()).await;
-        }
+        stop.run_until_cancelled_owned(self.purge_for_ever()).await;
     }
 
     async fn purge_for_ever(self) {
@@ -61,7 +60,8 @@ impl Retention {
     ///
     /// Returns [`StoreError`] when the database fails; a part is removed then.
     pub async fn purge(&self) -> Result<Option<Purged>, StoreError> {
-        let Some(before) = self.keep.and_then(|keep| earlier(self.clock.now(), keep)) else {
+        let keep = *self.keep.borrow();
+        let Some(before) = keep.and_then(|keep| earlier(self.clock.now(), keep)) else {
             return Ok(Some(Purged {
                 is_done: true,
                 ..Purged::default()
@@ -160,7 +160,7 @@ mod tests {
         let retention = Retention {
             store: store.clone(),
             clock: clock.clone(),
-            keep,
+            keep: watch::channel(keep).1,
         };
         (tokio::spawn(retention.run(stop.clone())), stop)
     }
@@ -238,11 +238,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_limit_everything_stays() {
+    async fn without_a_limit_everything_stays_until_there_is_one() {
         let clock = Arc::new(ManualClock::default());
         let store = store(clock.now()).await;
-        let (task, _stop) = running(&store, &clock, None);
-        task.await.unwrap();
+        let (limit, keep) = watch::channel(None);
+        let retention = Retention {
+            store: store.clone(),
+            clock: clock.clone(),
+            keep,
+        };
+        let _task = tokio::spawn(retention.run(CancellationToken::new()));
+        pass(FIRST_AFTER * 2).await;
         assert_eq!(n_calls(&store).await, ALL);
+        limit.send_replace(Some(DAY));
+        pass(EVERY).await;
+        assert_eq!(n_calls(&store).await, ALL / 2);
     }
 }

@@ -39,10 +39,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Config(command) => config::run(&command),
         Command::Serve(arguments) => {
             let mut watch = Watch::new(arguments.overrides(), Surroundings::of_process()?);
-            let config = watch.load()?;
-            config.upstreams()?;
-            telemetry::start(&config.logging);
-            wait_for(serve::run(config, watch))
+            let loaded = watch.load()?;
+            loaded.config.upstreams()?;
+            telemetry::start(&loaded.config.logging);
+            wait_for(serve::run(loaded, watch))
         }
         Command::Sessions(arguments) => {
             let config = loaded(&arguments.places.overrides())?;

@@ -2,10 +2,12 @@
 
 mod control;
 mod fingerprint;
+mod followers;
 mod learning;
 mod lists;
 mod reload;
 mod search;
+mod settings;
 mod telemetry;
 mod upstreams;
 
@@ -21,26 +23,30 @@ use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage,
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
+use riglm_app::settings::{Settings, SettingsTrail};
 use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
 use riglm_app::upkeep::Retention;
 use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
-use riglm_ports::analytics::Journal;
+use riglm_ports::analytics::{AuditTrail, Journal};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig, Watch};
+use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig};
 use control::{ControlSources, start_control};
+use followers::Followers;
 use learning::learning_from;
 use lists::filter_from;
-use reload::Reload;
+pub use reload::Following;
+use reload::{Live, warn_of_ignored};
 use search::search_from;
 pub use search::{EncoderUse, encoders_from};
+use settings::LiveSettings;
 use telemetry::Telemetry;
 use upstreams::Upstreams;
 
@@ -50,19 +56,19 @@ pub struct Core {
     /// The proxy.
     pub proxy: Arc<Proxy>,
     upstreams: Arc<Upstreams>,
-    current: Vec<Upstream>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// Builds the proxy and opens its store.
+/// Builds the proxy and opens its store. With `following`, it follows its configuration until its
+/// end.
 ///
 /// # Errors
 ///
 /// Returns what could not be opened or is configured in a way that cannot work.
-pub async fn build(config: &Config) -> anyhow::Result<Core> {
+pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Result<Core> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let run = RunId::new(clock.now(), entropy()?);
     let storage = storage_from(config, run, &*clock).await?;
@@ -72,7 +78,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     let journal = journal_of(storage.as_deref());
     let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
     let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
-    let upstreams = Upstreams::new(guard()?, &config.data_dir)?;
+    let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
     let learning = (storage.as_ref())
         .and_then(|storage| learning_from(&config.prediction, storage, Arc::clone(&clock)));
@@ -89,6 +95,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         next_tools.as_ref(),
         Arc::clone(&clock),
     );
+    let intents = intents_from(config);
     let proxy = Arc::new(Proxy::new(ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
@@ -96,7 +103,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         filter: filter.clone(),
         limits: config.limits.clone(),
         search: search.clone(),
-        intents: intents_from(config),
+        intents: intents.clone(),
         next_tools: next_tools.clone(),
         observer: telemetry.observer(),
         work_sessions: work_sessions_from(config, storage.as_deref())?,
@@ -109,11 +116,12 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         stop.clone()
             .run_until_cancelled_owned(async move { watch.keep_watch().await }),
     );
+    let (retention, keep) = watch::channel(config.recording.retention());
     if let Some(storage) = &storage {
         let retention = Retention {
             store: Arc::new(storage.store.clone()),
-            clock,
-            keep: config.recording.retention(),
+            clock: Arc::clone(&clock),
+            keep,
         };
         tasks.spawn(retention.run(stop.clone()));
     }
@@ -123,6 +131,22 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
     if let Some(learning) = learning {
         tasks.spawn(learning.run(stop.clone()));
     }
+    let followers = Followers {
+        proxy: Arc::clone(&proxy),
+        upstreams: Arc::clone(&upstreams),
+        filter,
+        next_tools: next_tools.clone(),
+        intents,
+        retention,
+    };
+    let settings = following.map(|following| {
+        let trail = storage
+            .as_ref()
+            .map(|storage| Arc::new(storage.store.clone()) as Arc<dyn AuditTrail>);
+        let trail = SettingsTrail::new(trail, clock);
+        let live = live_from(following, current, followers, trail, (&stop, &tasks));
+        Arc::new(LiveSettings(live)) as Arc<dyn Settings>
+    });
     let parts = ControlSources {
         proxy: &proxy,
         storage: storage.as_ref(),
@@ -131,36 +155,21 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         recorder: &recorder,
         telemetry: &telemetry,
         stop: &stop,
+        settings,
     };
     let parts = parts.into_parts(config)?;
     start_control(&config.control, parts, &stop, &tasks).await?;
     Ok(Core {
         proxy,
-        upstreams: Arc::new(upstreams),
-        current,
-        recorder,
+        upstreams,
         storage,
+        recorder,
         stop,
         tasks,
     })
 }
 
 impl Core {
-    /// Keeps the upstreams as they are configured, until the end. `started_with` is what the core
-    /// was built from, `watch` where it came from; a notification of `asked` has it loaded again.
-    pub fn follow(&self, started_with: Config, watch: Watch, asked: Arc<Notify>) {
-        let reload = Reload {
-            proxy: Arc::clone(&self.proxy),
-            upstreams: Arc::clone(&self.upstreams),
-            current: self.current.clone(),
-            started_with,
-            watch,
-            asked,
-        };
-        let following = self.stop.clone().run_until_cancelled_owned(reload.run());
-        self.tasks.spawn(following);
-    }
-
     /// Ends everything: sessions first, the store last.
     pub async fn shutdown(self) {
         self.proxy.shutdown().await;
@@ -182,13 +191,13 @@ pub struct Running {
     address: SocketAddr,
 }
 
-/// Builds the proxy and serves it over HTTP.
+/// Builds the proxy and serves it over HTTP. With `following`, it follows its configuration.
 ///
 /// # Errors
 ///
 /// Returns what [`build`] returns, and that the address cannot be bound.
-pub async fn start(config: Config) -> anyhow::Result<Running> {
-    let core = build(&config).await?;
+pub async fn start(config: Config, following: Option<Following>) -> anyhow::Result<Running> {
+    let core = build(&config, following).await?;
     let options = HttpOptions {
         address: config.listen.address,
         admission: admission_from(&config.listen),
@@ -216,17 +225,35 @@ impl Running {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Keeps the upstreams as they are configured; see [`Core::follow`].
-    pub fn follow(&self, started_with: Config, watch: Watch, asked: Arc<Notify>) {
-        self.core.follow(started_with, watch, asked);
-    }
-
     /// Lets requests in flight end, then ends everything.
     pub async fn shutdown(self) {
         // The server notices first, so that no new call is taken while the others end.
         self.core.stop.cancel();
         self.core.shutdown().await;
     }
+}
+
+/// Returns the proxy as one that follows its configuration, and has it do so.
+fn live_from(
+    following: Following,
+    upstreams: Vec<Upstream>,
+    followers: Followers,
+    trail: SettingsTrail,
+    (stop, tasks): (&CancellationToken, &TaskTracker),
+) -> Arc<Live> {
+    let Following {
+        loaded,
+        watch,
+        asked,
+    } = following;
+    if let Some(reason) = &loaded.ignored {
+        warn_of_ignored(reason);
+    }
+    let source = watch.source().clone();
+    let live = Arc::new(Live::new(source, loaded, upstreams, followers, trail));
+    let running = Arc::clone(&live).run(watch, asked);
+    tasks.spawn(stop.clone().run_until_cancelled_owned(running));
+    live
 }
 
 /// Opens the store, unless nothing is recorded.
@@ -282,12 +309,11 @@ fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::
         .context("failed to start counting tokens")
 }
 
-/// Returns what remembers what sessions are doing; `None` where nobody wants to know: no list is ever
-/// made shorter, or no source counts.
+/// Returns what remembers what sessions are doing; `None` where nobody wants to know, since no list is
+/// ever made shorter.
 fn intents_from(config: &Config) -> Option<Arc<Intents>> {
-    let weights = config.intent.weights();
-    let is_wanted = config.filtering.may_hide() && !weights.is_off();
-    is_wanted.then(|| Arc::new(Intents::new(weights)))
+    let is_wanted = config.filtering.may_hide();
+    is_wanted.then(|| Arc::new(Intents::new(config.intent.weights())))
 }
 
 /// Returns what finds the work session of each request; `None` where they are not derived.

@@ -1,7 +1,7 @@
 //! The configuration: what it consists of, where it comes from, and what is wrong with it.
 //!
-//! Layers, later wins: defaults in code, the file, `RIGLM__SECTION__KEY` variables of the
-//! environment, the command line. Each section is a struct of the crate that reads it; this
+//! Layers, later wins: defaults in code, the file, what was tuned while riglm ran,
+//! `RIGLM__SECTION__KEY` variables of the environment, the command line. Each section is a struct of the crate that reads it; this
 //! module gathers them. Nothing else in riglm reads the environment.
 
 mod auth;
@@ -10,15 +10,21 @@ mod error;
 mod file;
 mod intent;
 mod interpolation;
+mod leaves;
 mod lenient;
 mod load;
+mod loaded;
 mod logging;
 mod overrides;
 mod root;
 mod search;
 mod show;
+mod source;
 mod surroundings;
 mod tree;
+mod tuned;
+mod tuning;
+mod tuning_file;
 mod upstreams;
 mod validation;
 mod watch;
@@ -28,12 +34,15 @@ pub use environment::Environment;
 pub use error::ConfigError;
 pub use intent::IntentConfig;
 pub use load::load;
+pub use loaded::{FixedKey, Loaded};
 pub use logging::{Level, LogFormat, LoggingConfig};
 pub use overrides::{Overrides, UpstreamChoice};
 pub use riglm_adapters_mcp::downstream::ListenConfig;
 pub use root::{Config, Downstream};
 pub use search::SearchConfig;
 pub use show::{Shown, show};
+pub use source::{ConfigSource, TuningUse};
 pub use surroundings::Surroundings;
+pub use tuning_file::{Prepared, TuningDocument, TuningFile, TuningLock};
 pub use upstreams::Upstream;
 pub use watch::Watch;

@@ -6,30 +6,55 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{Layer as _, Registry, reload};
 
 use crate::config::{Level, LogFormat, LoggingConfig};
 
+/// Changes the level of the lines that are written.
+type LevelHandle = reload::Handle<LevelFilter, Registry>;
+
+/// That of the process, once it logs.
+static LEVEL: OnceLock<LevelHandle> = OnceLock::new();
+
 /// Starts logging as section `logging` has it. Only the first call in a process has an effect.
 pub fn start(config: &LoggingConfig) {
+    let (subscriber, level) = subscriber(config, io::stderr);
     // The error says that logging runs already.
-    let _ = tracing::subscriber::set_global_default(subscriber(config, io::stderr));
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = LEVEL.set(level);
+    }
 }
 
-fn subscriber<W>(config: &LoggingConfig, output: W) -> Box<dyn tracing::Subscriber + Send + Sync>
+/// Has lines of this level and above written from now on.
+pub fn set_level(level: Level) {
+    let changed = LEVEL.get().map(|handle| handle.reload(level_of(level)));
+    if let Some(Err(error)) = changed {
+        tracing::warn!("logging.level cannot be changed: {error}");
+    }
+}
+
+fn subscriber<W>(
+    config: &LoggingConfig,
+    output: W,
+) -> (Box<dyn tracing::Subscriber + Send + Sync>, LevelHandle)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(level_of(config.level))
+    let (level, handle) = reload::Layer::new(level_of(config.level));
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(Escaping(output));
-    match config.format {
-        LogFormat::Pretty => Box::new(lines.finish()),
-        LogFormat::Json => Box::new(lines.json().finish()),
-    }
+    let lines = match config.format {
+        LogFormat::Pretty => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(level).with(lines);
+    (Box::new(subscriber), handle)
 }
 
 fn level_of(level: Level) -> LevelFilter {
@@ -107,7 +132,7 @@ mod tests {
     fn logged(config: &LoggingConfig, log: impl FnOnce()) -> String {
         let captured = Captured::default();
         let writer = captured.clone();
-        let subscriber = subscriber(config, move || writer.clone());
+        let (subscriber, _) = subscriber(config, move || writer.clone());
         tracing::subscriber::with_default(subscriber, log);
         let bytes = captured.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -141,6 +166,24 @@ mod tests {
             event["fields"]["tool"],
             "a\n2026-01-01 ERROR forged\x1b[31m\u{9b}é"
         );
+    }
+
+    #[test]
+    fn the_level_can_be_changed() {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let (subscriber, level) = subscriber(&LoggingConfig::default(), move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!("before");
+            level.reload(level_of(Level::Debug)).unwrap();
+            tracing::debug!("between");
+            level.reload(level_of(Level::Off)).unwrap();
+            tracing::error!("after");
+        });
+        let bytes = captured.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains("between"), "{text}");
     }
 
     #[test]

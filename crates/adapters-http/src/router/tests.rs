@@ -16,6 +16,7 @@ use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
 use tokio::net::TcpListener;
 
+mod config;
 mod document;
 mod observing;
 mod overrides;

@@ -53,7 +53,7 @@ pub async fn serve(
     let session = proxy
         .accept(Transport::Stdio, visitor, Arc::<StdioLink>::clone(&client))
         .map_err(StdioError::NotAdmitted)?;
-    let limit = proxy.limits().request_body_bytes;
+    let limit = || proxy.limits().request_body_bytes;
     let mut taking = None;
     let read = tokio::select! {
         biased;
@@ -96,11 +96,12 @@ async fn read_all(
     session: &Arc<ClientSession>,
     client: &Arc<StdioLink>,
     input: impl AsyncRead + Unpin,
-    limit: usize,
+    limit: impl Fn() -> usize,
     taking: &mut Option<Taking>,
 ) -> Result<(), StdioError> {
     let mut input = BufReader::with_capacity(64 << 10, input);
     while !session.is_closed() {
+        let limit = limit();
         let line = read_line(&mut input, limit).await;
         let message = match line.map_err(StdioError::Input)? {
             Line::Text(line) => Message::parse(&line).map_err(unreadable),

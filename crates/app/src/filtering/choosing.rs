@@ -245,12 +245,8 @@ impl Lists {
             let mut called = pool.words.iter().flat_map(|word| words(word));
             is_of_profile && (pool.words.is_empty() || called.any(|word| said.contains(&word)))
         };
-        let pools: Vec<&Pool> = self
-            .options(ask)
-            .pools
-            .iter()
-            .filter(is_called_for)
-            .collect();
+        let options = self.options(ask);
+        let pools: Vec<&Pool> = options.pools.iter().filter(is_called_for).collect();
         let is_in = |tool: &OfferedTool| pools.iter().any(|pool| fits_any(&pool.tools, tool));
         let all = tools.iter().enumerate();
         let pool: Vec<usize> = all

@@ -82,6 +82,8 @@ impl Lists {
     ) -> (Arc<ListEpoch>, bool) {
         self.read(scope, offer).await;
         let known = scope.state().epoch.clone();
+        // Before anything is chosen: what changes meanwhile has it chosen again.
+        let number = self.numbered(ask).number;
         let next = match &known {
             None => Some(self.first(scope, ask, offer, policy, marks).await),
             Some(epoch) => {
@@ -89,6 +91,7 @@ impl Lists {
                     .await
             }
         };
+        scope.state().chosen_by = Some(number);
         let epoch = match next {
             Some(next) => self.begin(scope, next, offer).await,
             None => match known {
@@ -157,6 +160,15 @@ impl Lists {
             let kept = kept(scope, ask);
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
             return Some(made(scope, ask, offer, policy, (number, chosen)));
+        }
+        if self.is_of_other_options(scope, ask, epoch) {
+            let kept = kept(scope, ask);
+            let chosen = self.choose(policy, ask, offer, &kept, marks).await;
+            let next = made(scope, ask, offer, policy, (number, chosen));
+            // Another process, which was told of the same, may have chosen it already.
+            if !is_same_choice(&next, epoch) {
+                return Some(next);
+            }
         }
         let tools = offer.tools();
         let added = std::mem::take(&mut scope.state().added);
@@ -228,6 +240,16 @@ impl Lists {
             known: ToolSet::new(all_known.into_iter().collect()),
             ..epoch.clone()
         })
+    }
+
+    /// Returns whether an epoch was chosen by other options than those that hold. An epoch of the
+    /// store, of which that cannot be told, counts as one of those that held when it began.
+    fn is_of_other_options(&self, scope: &Scope, ask: &ListAsk<'_>, epoch: &ListEpoch) -> bool {
+        let wanted = self.numbered(ask);
+        match scope.state().chosen_by {
+            Some(number) => number != wanted.number,
+            None => (wanted.changed_at).is_some_and(|changed_at| epoch.began_at < changed_at),
+        }
     }
 
     /// Returns the epoch that follows one in which everything was shown, once there are more tools.
@@ -357,6 +379,14 @@ pub(super) fn by_names(
         mode: SelectionMode::Names,
         ..(*whole(ask, policy)).clone()
     })
+}
+
+/// Returns whether the same was chosen for two epochs.
+fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
+    one.tools.id() == other.tools.id()
+        && one.mode == other.mode
+        && one.reason == other.reason
+        && one.search_first == other.search_first
 }
 
 /// Returns whether something else chose the list than was to.

@@ -25,6 +25,7 @@ use super::policy::policy_of;
 use super::rendering::{Rendering, ShownList, render};
 use super::scope::{Scope, Scopes};
 use super::sizes::Sizes;
+use super::wanted::{Numbered, Wanted};
 use crate::learning::NextTools;
 use crate::search::Offer;
 
@@ -68,15 +69,14 @@ pub struct ListsParts {
 /// Decides what lists show.
 #[derive(Debug)]
 pub struct Lists {
-    options: ListOptions,
-    profiles: HashMap<String, ListOptions>,
+    wanted: ArcSwap<Wanted>,
     pub(super) next_tools: Option<Arc<NextTools>>,
     pub(super) stores: Option<ListStores>,
     pub(super) sizes: Arc<Sizes>,
     pub(super) scopes: Scopes,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) overrides: ArcSwap<Vec<ToolOverride>>,
-    /// Counts what operators decided.
+    /// Counts what operators decided, in overrides and in options.
     pub(super) revision: AtomicU64,
     relisting: Mutex<HashSet<String>>,
     pub(super) thresholds: Mutex<HashMap<(Principal, String), ConformalThreshold>>,
@@ -91,8 +91,7 @@ impl Lists {
     #[must_use]
     pub fn new(parts: ListsParts) -> Self {
         Self {
-            options: parts.options,
-            profiles: parts.profiles,
+            wanted: ArcSwap::from_pointee(Wanted::new(parts.options, parts.profiles)),
             next_tools: parts.next_tools,
             stores: parts.stores,
             sizes: Arc::new(Sizes::new(parts.counter)),
@@ -108,14 +107,59 @@ impl Lists {
     }
 
     /// Returns what the operator wants of the lists of who asks.
-    pub(super) fn options(&self, ask: &ListAsk<'_>) -> &ListOptions {
-        let of_profile = ask.profile.and_then(|profile| self.profiles.get(profile));
-        of_profile.unwrap_or(&self.options)
+    pub(super) fn options(&self, ask: &ListAsk<'_>) -> Arc<ListOptions> {
+        Arc::clone(&self.wanted.load().of(ask.profile).options)
+    }
+
+    /// Returns the same, with what tells it from what the operator wanted before.
+    pub(super) fn numbered(&self, ask: &ListAsk<'_>) -> Numbered {
+        self.wanted.load().of(ask.profile).clone()
+    }
+
+    /// Takes over what the operator wants by now, in general and under each profile; returns whether
+    /// that is something else. Lists of which it is are chosen anew when they are asked for, as they
+    /// are after a decision about a tool; what was used stays in them.
+    pub fn set_options(
+        &self,
+        options: ListOptions,
+        profiles: HashMap<String, ListOptions>,
+    ) -> bool {
+        let known = self.wanted.load_full();
+        let Some(wanted) = known.replaced(options, profiles, self.clock.now()) else {
+            return false;
+        };
+        let coverage = |wanted: &Wanted, profile: &str| wanted.of(Some(profile)).options.coverage;
+        let wanted = Arc::new(wanted);
+        self.wanted.store(Arc::clone(&wanted));
+        // Thresholds that were steered to another coverage start again.
+        let mut thresholds = (self.thresholds.lock()).unwrap_or_else(PoisonError::into_inner);
+        thresholds.retain(|(_, profile), _| {
+            coverage(&known, profile)
+                .total_cmp(&coverage(&wanted, profile))
+                .is_eq()
+        });
+        drop(thresholds);
+        for warned in [&self.warned_of_budget, &self.warned_of_pins] {
+            warned
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clear();
+        }
+        self.revision.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// Has all lists chosen anew when they are asked for, since predictions are judged in another
+    /// way.
+    pub fn choose_anew(&self) {
+        let renewed = self.wanted.load().renewed(self.clock.now());
+        self.wanted.store(Arc::new(renewed));
+        self.revision.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns the policy of who asks.
     pub(super) fn policy(&self, ask: &ListAsk<'_>) -> ListPolicyName {
-        policy_of(self.options(ask), ask)
+        policy_of(&self.options(ask), ask)
     }
 
     /// Returns the list for who asks, of what is offered.
@@ -129,12 +173,12 @@ impl Lists {
         let _deciding = scope.deciding.lock().await;
         self.recall(&scope, ask).await;
         let overrides = self.overrides.load_full();
-        let marks = marks(self.options(ask), &overrides, ask, offer.tools());
+        let marks = marks(&self.options(ask), &overrides, ask, offer.tools());
         self.warn_of_pins(ask, offer);
         let (epoch, is_fallback) = match policy {
             ListPolicyName::All => (whole(ask, policy), false),
             ListPolicyName::Allowlist | ListPolicyName::Denylist => {
-                (by_names(self.options(ask), ask, policy, offer), false)
+                (by_names(&self.options(ask), ask, policy, offer), false)
             }
             ListPolicyName::Conformal => self.steered(&scope, ask, offer, &marks).await,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {

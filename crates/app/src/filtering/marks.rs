@@ -96,7 +96,7 @@ impl Lists {
             .collect();
         let overrides = self.overrides.load_full();
         let options = self.options(ask);
-        let marks = marks(options, &overrides, ask, &tools);
+        let marks = marks(&options, &overrides, ask, &tools);
         let is_left_out = |tool: &OfferedTool| match self.policy(ask) {
             ListPolicyName::Allowlist => !fits_any(&options.allow, tool),
             ListPolicyName::Denylist => fits_any(&options.deny, tool),

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) epoch: Option<Arc<ListEpoch>>,
     /// The tools that it knew; many scopes share them.
     pub(super) known: Option<Arc<ToolSet>>,
+    /// The number of the options by which the epoch that holds was chosen, or taken for one of them.
+    pub(super) chosen_by: Option<u64>,
     /// The store was asked which epoch holds.
     pub(super) is_read: bool,
     /// The store was asked what was called before.

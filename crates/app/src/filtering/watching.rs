@@ -73,7 +73,8 @@ impl Lists {
 
     /// Says, once for each profile, which pins name no tool, and what they may have meant.
     pub(super) fn warn_of_pins(&self, ask: &ListAsk<'_>, offer: &Offer) {
-        let pins = &self.options(ask).pins;
+        let options = self.options(ask);
+        let pins = &options.pins;
         if pins.is_empty() {
             return;
         }

@@ -110,8 +110,8 @@ impl Lists {
             })
             .collect();
         let n_calls = scope.state().n_calls;
-        let prices = &self.options(ask).prices;
-        if !pays_to_append(prices, shown.shown_tokens, n_calls, &additions) {
+        let options = self.options(ask);
+        if !pays_to_append(&options.prices, shown.shown_tokens, n_calls, &additions) {
             return false;
         }
         let added = likely.iter().map(|(at, _)| tools[*at].tool.clone());

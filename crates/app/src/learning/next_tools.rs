@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::RwLockReadGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLockReadGuard};
 
+use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::invocation::CallSession;
@@ -115,7 +116,7 @@ impl Prediction {
 pub struct NextTools {
     learner: SharedLearner,
     sessions: SessionCalls,
-    options: NextToolsOptions,
+    options: ArcSwap<NextToolsOptions>,
     is_ready: AtomicBool,
     is_delayed: AtomicBool,
     n_failed: AtomicU64,
@@ -129,12 +130,17 @@ impl NextTools {
         Self {
             learner: SharedLearner::new(Learner::new(predictor, Origin::default())),
             sessions: SessionCalls::default(),
-            options,
+            options: ArcSwap::from_pointee(options),
             is_ready: AtomicBool::new(false),
             is_delayed: AtomicBool::new(false),
             n_failed: AtomicU64::new(0),
             was_warned: AtomicBool::new(false),
         }
+    }
+
+    /// Has predictions judged in another way from now on; returns whether it is another one.
+    pub fn set_options(&self, options: NextToolsOptions) -> bool {
+        *self.options.swap(Arc::new(options)) != options
     }
 
     /// Notes that a session calls a tool: predictions for it follow at once.
@@ -145,12 +151,13 @@ impl NextTools {
     /// Returns which of the tools a session needs next. Never fails: see [`Prediction::fallback`].
     #[must_use]
     pub fn predict(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Prediction {
+        let options = **self.options.load();
         let predicted = self.with_trail(view, tools, |predictor, trail, slots| {
             let candidates = known(slots);
             let forecast = predictor.predict(trail, &candidates);
             let ranked = forecast.ranked();
             let is_sound = ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0);
-            let similarities = match self.options.measure {
+            let similarities = match options.measure {
                 ConfidenceMeasure::Mass => Vec::new(),
                 ConfidenceMeasure::Similarity => trail
                     .text()
@@ -163,7 +170,7 @@ impl NextTools {
                 ranked,
                 fallback: None,
                 similarities,
-                options: self.options,
+                options,
             };
         }
         let probability = 1.0 / u32::try_from(tools.len().max(1)).map_or(f64::MAX, f64::from);
@@ -175,7 +182,7 @@ impl NextTools {
             ranked: (0..tools.len()).map(even).collect(),
             fallback: Some(Fallback::Failed),
             similarities: Vec::new(),
-            options: self.options,
+            options,
         }
     }
 

@@ -83,7 +83,7 @@ impl Proxy {
             naming: parts.naming,
             recorder: parts.recorder,
             filter: parts.filter,
-            limits: parts.limits,
+            limits: ArcSwap::from_pointee(parts.limits),
             search_tool,
             intents: parts.intents,
             next_tools: parts.next_tools,
@@ -124,8 +124,26 @@ impl Proxy {
 
     /// Returns the limits that hold.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.shared.limits
+    pub fn limits(&self) -> Arc<Limits> {
+        self.shared.limits.load_full()
+    }
+
+    /// Has other limits hold from now on. What is in flight, and sessions beyond a number that is
+    /// smaller now, may go on.
+    pub fn set_limits(&self, limits: Limits) {
+        self.shared.limits.store(Arc::new(limits));
+    }
+
+    /// Tells clients to ask for their lists of tools again, since another choice by names holds.
+    /// Clients of servers that never promised to tell of changes are not told.
+    pub fn tell_of_other_lists(&self) {
+        let sessions: Vec<Arc<ClientSession>> = {
+            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.values().cloned().collect()
+        };
+        for session in sessions {
+            session.tell_of_other_choice();
+        }
     }
 
     /// Returns how many sessions there are.
@@ -162,7 +180,7 @@ impl Proxy {
         client: Arc<dyn ClientLink>,
     ) -> Result<Arc<ClientSession>, RpcError> {
         let visitor = visitor.into();
-        let limits = &self.shared.limits;
+        let limits = self.shared.limits();
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: what is not seen stopping here is seen by who ends all sessions.
         if self.shared.is_stopping.load(Ordering::Acquire) {
@@ -267,7 +285,7 @@ impl Proxy {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.drain().map(|(_, session)| session).collect()
         };
-        let limit = self.shared.limits.drain_timeout;
+        let limit = self.shared.limits().drain_timeout;
         join_all(sessions.iter().map(|session| async move {
             session.drain(limit).await;
             session.close().await;

@@ -232,7 +232,7 @@ impl Relay {
 
     /// Takes out the requests whose deadline has passed.
     pub(super) fn take_expired(&self, now: Instant) -> Vec<(RequestId, Pending)> {
-        let limits = &self.shared.limits;
+        let limits = self.shared.limits();
         self.state()
             .pending
             .remove_expired(now, limits.call_timeout, limits.call_timeout_max)

@@ -263,7 +263,7 @@ impl ClientSession {
     /// Returns whether nothing was heard of the client for longer than the limit, and nothing is
     /// in flight. A client over standard input is there as long as the input is open.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let limit = self.shared.limits.idle_timeout;
+        let limit = self.shared.limits().idle_timeout;
         self.caller
             .silent_for(now)
             .is_some_and(|for_| for_ >= limit)
@@ -317,6 +317,23 @@ impl ClientSession {
             return self.tools_changed();
         }
         if let Some(only) = self.members.load().first() {
+            let relay = Arc::clone(&only.relay);
+            tokio::spawn(async move { relay.tell_of_other_list().await });
+        }
+    }
+
+    /// Has the client told that lists go by other names now, where it was promised to be told of
+    /// changes.
+    pub(super) fn tell_of_other_choice(self: &Arc<Self>) {
+        if self.is_closed() {
+            return;
+        }
+        if self.is_united() {
+            return self.tools_changed();
+        }
+        if let Some(only) = self.members.load().first()
+            && only.relay.tells_of_changes()
+        {
             let relay = Arc::clone(&only.relay);
             tokio::spawn(async move { relay.tell_of_other_list().await });
         }

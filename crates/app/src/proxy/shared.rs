@@ -1,8 +1,9 @@
 //! What the sessions of a proxy have in common.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::observer::{Event, Observer};
@@ -23,17 +24,18 @@ use crate::work_sessions::WorkSessions;
 pub(crate) struct Shared {
     pub(super) upstreams: ArcSwap<UpstreamSet>,
     pub(super) naming: Naming,
-    pub(crate) recorder: std::sync::Arc<Recorder>,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) filter: ListFilter,
-    pub(crate) limits: Limits,
+    /// The limits that hold; they may change at any time.
+    pub(super) limits: ArcSwap<Limits>,
     /// The tool for searching, where there is one.
-    pub(super) search_tool: Option<std::sync::Arc<SearchTool>>,
+    pub(super) search_tool: Option<Arc<SearchTool>>,
     /// What sessions are doing, where that is of use.
-    pub(super) intents: Option<std::sync::Arc<Intents>>,
+    pub(super) intents: Option<Arc<Intents>>,
     /// Told of each call, where calls are learned from.
-    pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
+    pub(super) next_tools: Option<Arc<NextTools>>,
     /// Finds the work session of each request, where they are derived.
-    pub(super) work_sessions: Option<std::sync::Arc<WorkSessions>>,
+    pub(super) work_sessions: Option<Arc<WorkSessions>>,
     pub(super) lists: ListMemory,
     /// What sessions could call, made once for all to which the same is listed.
     pub(super) offers: Offers,
@@ -50,6 +52,12 @@ impl Shared {
     /// Tells who looks on that something happened.
     pub(crate) fn observe(&self, event: &Event<'_>) {
         self.observer.observe(event);
+    }
+
+    /// Returns the limits that hold now. What is returned is held for a moment only: not over an
+    /// await.
+    pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
+        self.limits.load()
     }
 }
 

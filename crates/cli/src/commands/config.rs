@@ -5,11 +5,10 @@ use std::io::BufRead;
 use anyhow::Context;
 use riglm_adapters_mcp::upstream::connector;
 
-use super::loaded;
 use crate::args::{ConfigCommand, ConfigShowArgs, Places};
 use riglm_domain::key_digest::KeyDigest;
 
-use crate::config::{Shown, Surroundings, show};
+use crate::config::{ConfigSource, Loaded, Shown, Surroundings, TuningUse, show};
 use crate::output::{note, print, printable};
 
 /// More than any key has.
@@ -25,7 +24,10 @@ pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
 }
 
 fn check(places: &Places) -> anyhow::Result<()> {
-    let config = loaded(&places.overrides())?;
+    let source = ConfigSource::new(places.overrides(), Surroundings::of_process()?);
+    let loaded = source.load(TuningUse::IfSound)?;
+    note_ignored(&loaded);
+    let config = loaded.config;
     let upstreams = config.upstreams().unwrap_or_default();
     if upstreams.is_empty() {
         note("no upstream is configured: serve needs one on its command line");
@@ -44,7 +46,11 @@ fn check(places: &Places) -> anyhow::Result<()> {
 }
 
 fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
-    let shown = show(&arguments.places.overrides(), &Surroundings::of_process()?)?;
+    let (overrides, surroundings) = (arguments.places.overrides(), Surroundings::of_process()?);
+    let shown = show(&overrides, &surroundings)?;
+    if let Ok(loaded) = ConfigSource::new(overrides, surroundings).load(TuningUse::IfSound) {
+        note_ignored(&loaded);
+    }
     let text = if arguments.json {
         shown
             .iter()
@@ -55,6 +61,14 @@ fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
         shown.iter().map(as_line).collect::<Vec<_>>().join("\n")
     };
     Ok(print(&text)?)
+}
+
+fn note_ignored(loaded: &Loaded) {
+    if let Some(reason) = &loaded.ignored {
+        note(&printable(&format!(
+            "what was tuned is ignored, since it cannot be used: {reason}"
+        )));
+    }
 }
 
 fn as_json(shown: &Shown) -> serde_json::Value {

@@ -9,6 +9,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::upkeep::Retention;
 use riglm_ports::analytics::{Finding, Maintenance, Purged};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::args::{DbCommand, PurgeArgs, StoreArgs};
 use crate::config::Config;
@@ -139,7 +140,7 @@ async fn purge(config: &Config, arguments: &PurgeArgs) -> anyhow::Result<()> {
     let retention = Retention {
         store: Arc::new(store.clone()),
         clock: Arc::new(SystemClock),
-        keep: Some(Duration::from_hours(24 * u64::from(days))),
+        keep: watch::channel(Some(Duration::from_hours(24 * u64::from(days)))).1,
     };
     let purged = retention.purge().await?;
     store.close().await;

@@ -27,7 +27,7 @@ pub(super) async fn run() -> anyhow::Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
     let config = config_in(directory.path())?;
     telemetry::start(&config.logging);
-    let running = compose::start(config.clone())
+    let running = compose::start(config.clone(), None)
         .await
         .context("failed to start the proxy")?;
     let shown = show_all(&running.mcp_url()).await;

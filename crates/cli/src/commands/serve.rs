@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::hangup::Hangup;
-use crate::compose;
-use crate::config::{Config, Downstream, Watch};
+use crate::compose::{self, Following};
+use crate::config::{Downstream, Loaded, Watch};
 use crate::output::note;
 
 /// Serves until SIGTERM, SIGINT, the end of its terminal or, over standard input and output, the
@@ -21,7 +21,7 @@ use crate::output::note;
 /// # Errors
 ///
 /// Returns what kept the proxy from starting, or standard input from being read.
-pub(super) async fn run(config: Config, watch: Watch) -> anyhow::Result<()> {
+pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
     let watched = "failed to watch for signals";
     let mut terminate = signal(SignalKind::terminate()).context(watched)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
@@ -35,19 +35,23 @@ pub(super) async fn run(config: Config, watch: Watch) -> anyhow::Result<()> {
             () = terminal_ends => {}
         }
     };
+    let config = loaded.config.clone();
+    let following = Some(Following {
+        loaded,
+        watch,
+        asked,
+    });
     match config.downstream {
         Downstream::Http => {
-            let running = compose::start(config.clone()).await?;
-            running.follow(config, watch, asked);
+            let running = compose::start(config, following).await?;
             note(&format!("listening on {}", running.mcp_url()));
             stopped.await;
             running.shutdown().await;
             Ok(())
         }
         Downstream::Stdio => {
-            let core = compose::build(&config).await?;
-            let profile = config.profile.clone();
-            core.follow(config, watch, asked);
+            let core = compose::build(&config, following).await?;
+            let profile = config.profile;
             // Who started the process is the client: there is nobody else to be.
             let visitor = Visitor {
                 principal: Principal::local(),

@@ -19,6 +19,7 @@ use riglm_app::learning::NextTools;
 use riglm_app::overrides::Overrides;
 use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::search::ToolSearch;
+use riglm_app::settings::Settings;
 use riglm_app::tracking::Recorder;
 use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
@@ -41,6 +42,7 @@ pub(super) struct ControlSources<'a> {
     pub(super) recorder: &'a Arc<Recorder>,
     pub(super) telemetry: &'a Telemetry,
     pub(super) stop: &'a CancellationToken,
+    pub(super) settings: Option<Arc<dyn Settings>>,
 }
 
 impl ControlSources<'_> {
@@ -91,6 +93,7 @@ impl ControlSources<'_> {
             stop: self.stop.clone(),
             keys: control_keys(&config.control, &config.data_dir)?,
             overrides,
+            settings: self.settings,
         })
     }
 }

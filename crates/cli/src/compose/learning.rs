@@ -17,10 +17,7 @@ pub(super) fn learning_from(
     if !config.enabled {
         return None;
     }
-    let options = NextToolsOptions {
-        measure: config.confidence,
-        bands: config.bands(),
-    };
+    let options = next_tools_options(config);
     let next_tools = Arc::new(NextTools::new(predictor_from(config), options));
     let store = Arc::new(storage.store.clone());
     let stores = LearningStores {
@@ -42,6 +39,14 @@ pub(super) fn learning_from(
     let make = move || predictor_from(&config);
     let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
     Some((next_tools, task))
+}
+
+/// Returns how predictions are judged.
+pub(super) fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions {
+    NextToolsOptions {
+        measure: config.confidence,
+        bands: config.bands(),
+    }
 }
 
 /// Returns what the control server asks for the learning.

@@ -37,13 +37,9 @@ pub(super) fn filter_from(
             changes: store,
         }
     });
-    let profiles = config.profiles.iter().map(|(name, profile)| {
-        let filtering = config.filtering.under(&profile.filtering);
-        (name.to_string(), options(&filtering, &config.search))
-    });
     ListFilter::learned(Arc::new(Lists::new(ListsParts {
         options: options(&config.filtering, &config.search),
-        profiles: profiles.collect(),
+        profiles: profile_options(config).collect(),
         next_tools: next_tools.cloned(),
         stores,
         counter: Arc::new(O200kTokenCounter),
@@ -62,7 +58,16 @@ fn warn_of_profiles(config: &Config) {
     }
 }
 
-fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
+/// Returns what the operator wants of the lists of each profile.
+pub(super) fn profile_options(config: &Config) -> impl Iterator<Item = (String, ListOptions)> {
+    config.profiles.iter().map(|(name, profile)| {
+        let filtering = config.filtering.under(&profile.filtering);
+        (name.to_string(), options(&filtering, &config.search))
+    })
+}
+
+/// Returns what the operator wants of lists.
+pub(super) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let clients = config.clients.iter().map(|client| ClientRule {
         name: NamePattern::new(&client.name),

@@ -1,36 +1,88 @@
-//! Following the configuration while the proxy runs: upstreams change at once, the rest is named.
+//! Following the configuration while the proxy runs: it is loaded and checked as a whole, and what can
+//! change takes effect at once; the rest is named. Files, SIGHUP and the control server lead here.
 
-use std::sync::Arc;
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use riglm_app::proxy::{Proxy, Upstream};
-use tokio::sync::Notify;
+use riglm_app::proxy::Upstream;
+use riglm_app::settings::{SettingsTrail, SettingsView};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{Mutex, Notify};
 
-use super::upstreams::Upstreams;
-use crate::config::{Config, Watch};
+use super::followers::Followers;
+use crate::config::{Config, ConfigSource, Loaded, TuningUse, Watch};
 
-/// Keeps the upstreams of a proxy as they are configured.
+/// What the configuration of a proxy comes from.
 #[derive(Debug)]
-pub(super) struct Reload {
-    pub(super) proxy: Arc<Proxy>,
-    pub(super) upstreams: Arc<Upstreams>,
-    /// What the proxy serves.
-    pub(super) current: Vec<Upstream>,
-    /// The configuration that the proxy was started with.
-    pub(super) started_with: Config,
-    pub(super) watch: Watch,
-    /// Asks for the configuration to be loaded whether its file changed or not.
-    pub(super) asked: Arc<Notify>,
+pub struct Following {
+    /// The configuration that the proxy is started with.
+    pub loaded: Loaded,
+    /// Where it came from.
+    pub watch: Watch,
+    /// Asks for it to be loaded again, whether a file changed or not.
+    pub asked: Arc<Notify>,
 }
 
-impl Reload {
+/// A proxy that follows its configuration.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) source: ConfigSource,
+    pub(super) started_with: Loaded,
+    pub(super) followers: Followers,
+    pub(super) trail: SettingsTrail,
+    /// Held while it changes.
+    pub(super) state: Mutex<State>,
+    /// What the control server shows of it.
+    view: RwLock<Arc<SettingsView>>,
+}
+
+/// What is in use.
+#[derive(Debug)]
+pub(super) struct State {
+    /// As it was loaded last.
+    pub(super) loaded: Loaded,
+    /// As much of it as can change, and what stays.
+    config: Config,
+    upstreams: Vec<Upstream>,
+}
+
+/// A configuration that was checked and can be put into use.
+#[derive(Debug)]
+pub(super) struct Candidate(State);
+
+impl Live {
+    /// Returns a proxy that is in use as it was started.
+    pub(super) fn new(
+        source: ConfigSource,
+        loaded: Loaded,
+        upstreams: Vec<Upstream>,
+        followers: Followers,
+        trail: SettingsTrail,
+    ) -> Self {
+        let state = State {
+            config: loaded.config.clone(),
+            loaded: loaded.clone(),
+            upstreams,
+        };
+        Self {
+            source,
+            view: RwLock::new(Arc::new(view_of(&loaded, &loaded))),
+            started_with: loaded,
+            followers,
+            trail,
+            state: Mutex::new(state),
+        }
+    }
+
     /// Follows the configuration until it is dropped.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(self: Arc<Self>, mut watch: Watch, asked: Arc<Notify>) {
         loop {
             tokio::select! {
-                () = self.watch.changed() => {}
-                () = self.asked.notified() => {}
+                () = watch.changed() => {}
+                () = asked.notified() => watch.note(),
             }
-            if let Err(error) = self.reload() {
+            let mut state = self.state.lock().await;
+            if let Err(error) = self.reload(&mut state) {
                 tracing::error!(
                     "the configuration is not changed, since it cannot be used: {error:#}"
                 );
@@ -38,30 +90,70 @@ impl Reload {
         }
     }
 
-    /// Loads the configuration and puts its upstreams into use.
-    fn reload(&mut self) -> anyhow::Result<()> {
-        let config = self.watch.load()?;
-        let upstreams = self.upstreams.build(config.upstreams()?, &self.current)?;
-        let different = self.started_with.differences(&config);
-        if !different.is_empty() {
+    /// Loads the configuration and puts it into use, as far as it can change.
+    pub(super) fn reload(&self, state: &mut State) -> anyhow::Result<()> {
+        // Where what is tuned was of no use at the start, it holds nothing up now.
+        let tuning = if state.loaded.ignored.is_some() {
+            TuningUse::IfSound
+        } else {
+            TuningUse::Stored
+        };
+        let loaded = self.source.load(tuning)?;
+        if let Some(reason) = &loaded.ignored {
+            warn_of_ignored(reason);
+        }
+        for fixed in self.started_with.fixed_differences(&loaded) {
             tracing::warn!(
-                "changes of {} need a restart of riglm to take effect",
-                different.join(", ")
+                "{} cannot be changed while riglm runs: {}; the change takes effect at the next \
+                 start",
+                fixed.key,
+                fixed.why
             );
         }
-        if fingerprints(&upstreams) == fingerprints(&self.current) {
-            tracing::info!("the configuration was loaded again; its upstreams are the same");
-            return Ok(());
-        }
-        let names: Vec<&str> = upstreams
-            .iter()
-            .map(|upstream| upstream.connector.name().as_str())
-            .collect();
-        tracing::info!("the upstreams changed; they are now: {}", names.join(", "));
-        self.current.clone_from(&upstreams);
-        self.proxy.replace_upstreams(upstreams);
+        let candidate = self.candidate(loaded, state)?;
+        self.put(candidate, state);
         Ok(())
     }
+
+    /// Checks a configuration against what stays.
+    pub(super) fn candidate(&self, loaded: Loaded, state: &State) -> anyhow::Result<Candidate> {
+        let config = self.started_with.followed_by(&loaded.config)?;
+        let upstreams = &self.followers.upstreams;
+        let upstreams = upstreams.build(config.upstreams()?, &state.upstreams)?;
+        Ok(Candidate(State {
+            loaded,
+            config,
+            upstreams,
+        }))
+    }
+
+    /// Puts a configuration into use.
+    pub(super) fn put(&self, Candidate(next): Candidate, state: &mut State) {
+        let tuned = state.loaded.tuned_differences(&next.loaded);
+        self.followers.follow(&state.config, &next.config);
+        let is_same = fingerprints(&next.upstreams) == fingerprints(&state.upstreams);
+        if !is_same {
+            self.followers.replace_upstreams(next.upstreams.clone());
+        }
+        if !tuned.is_empty() {
+            tracing::info!("the configuration changed: {}", tuned.join(", "));
+        } else if is_same {
+            tracing::info!("the configuration was loaded again; nothing in it takes effect now");
+        }
+        let view = Arc::new(view_of(&self.started_with, &next.loaded));
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
+        *state = next;
+    }
+
+    /// Returns what the control server shows.
+    pub(super) fn view(&self) -> Arc<SettingsView> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Says that what was tuned is of no use.
+pub(super) fn warn_of_ignored(reason: &str) {
+    tracing::warn!("what was tuned is ignored, since it cannot be used: {reason}");
 }
 
 fn fingerprints(upstreams: &[Upstream]) -> Vec<&str> {
@@ -69,4 +161,25 @@ fn fingerprints(upstreams: &[Upstream]) -> Vec<&str> {
         .iter()
         .map(|upstream| upstream.fingerprint.as_str())
         .collect()
+}
+
+/// Returns what the control server shows of a configuration.
+fn view_of(started_with: &Loaded, loaded: &Loaded) -> SettingsView {
+    let mut view = SettingsView {
+        version: loaded.tuning.version,
+        tuning: loaded.tuning.tuning.clone(),
+        effective: started_with.in_use(loaded),
+        tunable: started_with.tunable(),
+        tag: String::new(),
+    };
+    let digest = Sha256::new()
+        .chain_update(serde_json::Value::Object(view.tuning.clone()).to_string())
+        .chain_update(view.effective.to_string())
+        .finalize();
+    view.tag = format!("{}-", view.version);
+    for byte in digest.iter().take(8) {
+        // Writing to a string cannot fail.
+        let _ = write!(view.tag, "{byte:02x}");
+    }
+    view
 }

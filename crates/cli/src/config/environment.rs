@@ -13,6 +13,9 @@ use super::ConfigError;
 /// How the variables begin that are part of the configuration.
 const PREFIX: &str = "RIGLM__";
 
+/// How the origins of values begin that are set here.
+pub(super) const ORIGIN: &str = "environment variable ";
+
 /// What separates the parts of a key in the name of a variable.
 const SEPARATOR: &str = "__";
 
@@ -77,7 +80,7 @@ impl Environment {
             let Some(key) = name.strip_prefix(PREFIX) else {
                 continue;
             };
-            let origin = format!("environment variable {name}");
+            let origin = format!("{ORIGIN}{name}");
             let path = spelled(key, file);
             let value = Value::new(Some(&origin), parsed(value, &origin));
             if !insert(&mut layer, &path, value) {

@@ -8,38 +8,46 @@ use riglm_domain::id::ProfileName;
 use serde::Deserialize;
 use validator::Validate;
 
-use super::file::ConfigFile;
 use super::lenient::Lenient;
 use super::root::Sections;
 use super::tree::{is_secret, join, origin_of};
 use super::upstreams::all_upstreams;
 use super::validation::first_refusal;
-use super::{Config, ConfigError, Downstream, KeyRing, Overrides, Surroundings, overrides};
+use super::{
+    Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, Surroundings, TuningUse,
+    overrides,
+};
 
-/// Loads the configuration.
+/// Loads the configuration. Tuning that cannot be used is left out.
 ///
 /// # Errors
 ///
 /// Returns [`ConfigError`], which names the file or the variable, the key, and what was expected.
 pub fn load(overrides: &Overrides, surroundings: &Surroundings) -> Result<Config, ConfigError> {
-    let file = ConfigFile::find(overrides.file.as_deref(), surroundings)?;
-    let from_file = match &file {
-        Some(file) => file.completed(&surroundings.environment)?,
-        None => Map::new(),
-    };
-    let tree = merged(from_file, overrides, surroundings)?;
-    let sections = read(&tree)?;
-    checked(sections, &tree, overrides, surroundings)
+    let source = ConfigSource::new(overrides.clone(), surroundings.clone());
+    Ok(source.load(TuningUse::IfSound)?.config)
 }
 
-/// Returns the values of all layers; `file` is the lowest of them.
+/// Reads and checks the values of all layers.
+pub(super) fn config_of(
+    tree: &Map<String, Value>,
+    overrides: &Overrides,
+    surroundings: &Surroundings,
+) -> Result<Config, ConfigError> {
+    let sections = read(tree)?;
+    checked(sections, tree, overrides, surroundings)
+}
+
+/// Returns the values of all layers; `file` is the lowest of them, `tuning` stands above it.
 pub(super) fn merged(
     file: Map<String, Value>,
+    tuning: Map<String, Value>,
     overrides: &Overrides,
     surroundings: &Surroundings,
 ) -> Result<Map<String, Value>, ConfigError> {
     let environment = surroundings.environment.layer(&file)?;
-    let mut lower = merge([file, environment]);
+    let mut lower = merge([file, tuning]);
+    lower = merge([lower, environment]);
     if overrides.upstream.is_some() {
         // An upstream of the command line stands for itself: parts of others must not leak in.
         lower.remove("upstream");
@@ -62,7 +70,7 @@ impl Source for Layer {
     }
 }
 
-fn merge(layers: [Map<String, Value>; 2]) -> Map<String, Value> {
+pub(super) fn merge(layers: [Map<String, Value>; 2]) -> Map<String, Value> {
     let builder = layers
         .into_iter()
         .fold(config::Config::builder(), |builder, layer| {
@@ -265,7 +273,8 @@ fn with_name(key: String, sections: &Sections) -> String {
     named().unwrap_or(key)
 }
 
-fn data_directory(
+/// Returns the directory of all files that riglm writes.
+pub(super) fn data_directory(
     configured: Option<PathBuf>,
     surroundings: &Surroundings,
 ) -> Result<PathBuf, ConfigError> {

@@ -1,15 +1,17 @@
 //! The configuration as people are shown it: every key, its value, and where that comes from.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use config::{Map, Source, Value, ValueKind};
 
 use riglm_domain::redaction::{REDACTED, redacted};
 
-use super::file::ConfigFile;
-use super::load::merged;
 use super::tree::{is_database_url, is_secret, join};
-use super::{ConfigError, Overrides, Surroundings};
+use super::tuning::joined;
+use super::{
+    ConfigError, ConfigSource, Overrides, Surroundings, TuningUse, environment, overrides,
+};
 
 /// The example file, which gives every key its default.
 const EXAMPLE: &str = include_str!("../../../../config/riglm.example.toml");
@@ -23,6 +25,15 @@ pub struct Shown {
     pub value: serde_json::Value,
     /// The file, the environment variable, the command line, or `default`.
     pub origin: String,
+    /// The parts of the key: the name of an upstream may have dots.
+    pub(super) parts: Vec<String>,
+}
+
+impl Shown {
+    /// Returns whether the environment or the command line sets the key.
+    pub(super) fn is_set_above_tuning(&self) -> bool {
+        self.origin == overrides::ORIGIN || self.origin.starts_with(environment::ORIGIN)
+    }
 }
 
 /// Returns every key that has a value, sorted. References to variables stand as they are
@@ -32,33 +43,43 @@ pub struct Shown {
 ///
 /// Returns [`ConfigError`] when a layer cannot be read. Values are not checked here.
 pub fn show(overrides: &Overrides, surroundings: &Surroundings) -> Result<Vec<Shown>, ConfigError> {
-    let file = ConfigFile::find(overrides.file.as_deref(), surroundings)?;
-    let from_file = file.map_or_else(Map::new, |file| file.as_written().clone());
+    let source = ConfigSource::new(overrides.clone(), surroundings.clone());
+    match source.load(TuningUse::IfSound) {
+        Ok(loaded) => Ok(loaded.shown),
+        // What is wrong with it is easier to see in the whole.
+        Err(_) => Ok(shown_of(&source.as_written()?)),
+    }
+}
+
+/// Returns every key of these values, as they are written, and the defaults of the others, sorted.
+pub(super) fn shown_of(tree: &Map<String, Value>) -> Vec<Shown> {
     let mut shown = Vec::new();
-    collect(&mut shown, "", &merged(from_file, overrides, surroundings)?);
+    collect(&mut shown, &[], tree);
     let mut defaults = Vec::new();
-    collect(&mut defaults, "", &example());
+    collect(&mut defaults, &[], example());
     let of_upstreams = upstream_defaults(&shown, &defaults);
-    defaults.retain(|default| !default.key.starts_with("upstream."));
+    defaults.retain(|default| default.parts[0] != "upstream");
     defaults.extend(of_upstreams);
-    defaults.retain(|default| shown.iter().all(|set| set.key != default.key));
+    let set: BTreeSet<&[String]> = shown.iter().map(|set| set.parts.as_slice()).collect();
+    defaults.retain(|default| !set.contains(default.parts.as_slice()));
     shown.append(&mut defaults);
     shown.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(shown)
+    shown
 }
 
 /// Returns the defaults of every upstream that is configured.
 fn upstream_defaults(shown: &[Shown], defaults: &[Shown]) -> Vec<Shown> {
-    let sections: BTreeSet<&str> = shown
+    let sections: BTreeSet<&[String]> = shown
         .iter()
-        .filter_map(|set| upstream_section(&set.key))
+        .filter_map(|set| upstream_section(&set.parts))
         .collect();
-    let of = |section: &str| {
+    let of = |section: &[String]| {
         let keys = defaults.iter().filter_map(|default| {
-            let key = default.key.strip_prefix("upstream.")?;
+            let (first, rest) = default.parts.split_first()?;
             // The example has to have an address, which is no default.
-            (key != "url").then(|| Shown {
-                key: join(section, key),
+            (first == "upstream" && rest != ["url"]).then(|| Shown {
+                key: join(&joined(&texts(section)), &joined(&texts(rest))),
+                parts: [section, rest].concat(),
                 ..default.clone()
             })
         });
@@ -67,34 +88,38 @@ fn upstream_defaults(shown: &[Shown], defaults: &[Shown]) -> Vec<Shown> {
     sections.into_iter().flat_map(of).collect()
 }
 
-/// Returns the part of a key that leads to its upstream. The name of one may have dots, its keys
-/// are known.
-fn upstream_section(key: &str) -> Option<&str> {
-    if key.starts_with("upstream.") {
-        return Some("upstream");
+/// Returns the part of a key that leads to its upstream.
+fn upstream_section(parts: &[String]) -> Option<&[String]> {
+    match parts.first()?.as_str() {
+        "upstream" => parts.get(..1),
+        "upstreams" => parts.get(..2),
+        _ => None,
     }
-    if !key.starts_with("upstreams.") {
-        return None;
-    }
-    let nested = [".env.", ".headers.", ".auth."];
-    let end = nested.iter().filter_map(|part| key.find(part)).min();
-    key.get(..end.or_else(|| key.rfind('.'))?)
 }
 
-fn example() -> Map<String, Value> {
-    config::File::from_str(EXAMPLE, config::FileFormat::Toml)
-        .collect()
-        .expect("a test loads the example file")
+/// Returns what the example says, which is every key with its default.
+pub(super) fn example() -> &'static Map<String, Value> {
+    static VALUES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+        config::File::from_str(EXAMPLE, config::FileFormat::Toml)
+            .collect()
+            .expect("a test loads the example file")
+    });
+    &VALUES
 }
 
-fn collect(shown: &mut Vec<Shown>, path: &str, table: &Map<String, Value>) {
+fn texts(parts: &[String]) -> Vec<&str> {
+    parts.iter().map(String::as_str).collect()
+}
+
+fn collect(shown: &mut Vec<Shown>, path: &[String], table: &Map<String, Value>) {
     for (part, value) in table {
-        let key = join(path, part);
+        let mut path = path.to_vec();
+        path.push(part.clone());
         if let ValueKind::Table(inner) = &value.kind {
-            collect(shown, &key, inner);
+            collect(shown, &path, inner);
             continue;
         }
-        let parts: Vec<&str> = key.split('.').collect();
+        let parts = texts(&path);
         let value_shown = match &value.kind {
             ValueKind::Array(items) if parts.last() == Some(&"command") => arguments(items),
             ValueKind::String(text) if is_database_url(&parts) && !is_reference(text) => {
@@ -105,7 +130,8 @@ fn collect(shown: &mut Vec<Shown>, path: &str, table: &Map<String, Value>) {
         shown.push(Shown {
             value: value_shown,
             origin: value.origin().unwrap_or("default").into(),
-            key,
+            key: joined(&parts),
+            parts: path,
         });
     }
 }
@@ -120,6 +146,15 @@ fn displayed(value: &Value, may_be_secret: bool) -> serde_json::Value {
             .iter()
             .map(|item| displayed(item, may_be_secret))
             .collect(),
+        ValueKind::Table(table) => {
+            let mut members: Vec<(&String, &Value)> = table.iter().collect();
+            members.sort_unstable_by_key(|(key, _)| *key);
+            let members = members.into_iter().map(|(key, value)| {
+                let may_be_secret = may_be_secret || is_secret(&[key]);
+                (key.clone(), displayed(value, may_be_secret))
+            });
+            serde_json::Value::Object(members.collect())
+        }
         ValueKind::String(text) if is_reference(text) => text.as_str().into(),
         ValueKind::String(text) if may_be_secret || looks_secret("", text) => REDACTED.into(),
         ValueKind::String(text) => without_password(text).into(),
@@ -192,6 +227,14 @@ fn without_password(text: &str) -> String {
         url.set_query(Some("redacted"));
     }
     url.into()
+}
+
+#[cfg(test)]
+/// Returns every key that has a default.
+pub(super) fn every_key() -> Vec<Vec<String>> {
+    let mut shown = Vec::new();
+    collect(&mut shown, &[], example());
+    shown.into_iter().map(|shown| shown.parts).collect()
 }
 
 #[cfg(test)]

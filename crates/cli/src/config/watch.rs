@@ -1,6 +1,7 @@
-//! Noticing that the configuration file in use changed, was replaced, or is another one now.
+//! Noticing that the configuration file in use, or what was tuned, changed, was replaced, or is
+//! another one now.
 //!
-//! The file is looked at once a second: one look costs a few microseconds, works on every file system
+//! The files are looked at once a second: one look costs a few microseconds, works on every file system
 //! and with every way to replace a file (editors rename another one into its place, orchestrators
 //! turn a symbolic link), and needs no dependency.
 
@@ -8,8 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::file::ConfigFile;
-use super::{Config, ConfigError, Overrides, Surroundings, load};
+use super::{ConfigError, ConfigSource, Loaded, Overrides, Surroundings, TuningFile, TuningUse};
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -20,12 +20,13 @@ const SETTLE_SHARE: u32 = 5;
 /// How many times a file that keeps changing is waited for.
 const MAX_SETTLE: u32 = 50;
 
-/// Where the configuration comes from, and what its file looked like when it was last read.
+/// Where the configuration comes from, and what its files looked like when they were last read.
 #[derive(Debug)]
 pub struct Watch {
-    overrides: Overrides,
-    surroundings: Surroundings,
-    seen: Option<Stamp>,
+    source: ConfigSource,
+    /// What was tuned, once it is known where that is.
+    tuning: Option<PathBuf>,
+    seen: [Option<Stamp>; 2],
     every: Duration,
 }
 
@@ -62,25 +63,41 @@ impl Watch {
     #[must_use]
     pub fn new(overrides: Overrides, surroundings: Surroundings) -> Self {
         Self {
-            overrides,
-            surroundings,
-            seen: None,
+            source: ConfigSource::new(overrides, surroundings),
+            tuning: None,
+            seen: [None, None],
             every: LOOK_EVERY,
         }
     }
 
-    /// Loads the configuration as it is now.
+    /// Loads the configuration for the start. Tuning that cannot be used is left out.
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] as [`load()`] does.
-    pub fn load(&mut self) -> Result<Config, ConfigError> {
+    /// Returns [`ConfigError`] as [`ConfigSource::load`] does.
+    pub fn load(&mut self) -> Result<Loaded, ConfigError> {
         // Before it is read, so that no later change is missed.
-        self.seen = self.look();
-        load(&self.overrides, &self.surroundings)
+        self.note();
+        let loaded = self.source.load(TuningUse::IfSound)?;
+        if self.tuning.is_none() {
+            self.tuning = Some(TuningFile::of(&loaded.config.data_dir).path());
+            return self.load();
+        }
+        Ok(loaded)
     }
 
-    /// Waits until the file is another one than that which was loaded, and does not change any
+    /// Returns where the configuration comes from.
+    #[must_use]
+    pub fn source(&self) -> &ConfigSource {
+        &self.source
+    }
+
+    /// Notes what the files look like, since they are going to be read.
+    pub fn note(&mut self) {
+        self.seen = self.look();
+    }
+
+    /// Waits until a file is another one than that which was loaded, and does not change any
     /// more. May be dropped and called again.
     pub async fn changed(&mut self) {
         let mut now = self.look();
@@ -99,9 +116,8 @@ impl Watch {
         self.seen = now;
     }
 
-    fn look(&self) -> Option<Stamp> {
-        let path = ConfigFile::locate(self.overrides.file.as_deref(), &self.surroundings)?;
-        Some(Stamp::of(&path))
+    fn look(&self) -> [Option<Stamp>; 2] {
+        [self.source.file(), self.tuning.clone()].map(|path| path.map(|path| Stamp::of(&path)))
     }
 }
 

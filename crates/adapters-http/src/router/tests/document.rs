@@ -23,6 +23,7 @@ async fn the_document_has_every_route_once_with_a_name_of_its_own() {
     let expected = [
         "delete /overrides/{id}",
         "get /audit",
+        "get /config",
         "get /events",
         "get /experiments",
         "get /health",
@@ -37,6 +38,7 @@ async fn the_document_has_every_route_once_with_a_name_of_its_own() {
         "get /upstreams",
         "post /feedback",
         "post /override",
+        "put /config",
     ];
     assert_eq!(routes, expected);
     let n_names = names.len();

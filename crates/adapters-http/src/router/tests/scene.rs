@@ -66,6 +66,7 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
             .clone()
             .map(|insight| Arc::new(FeedbackDesk::new(insight, recorder))),
         insight,
+        settings: None,
         events: feed,
         stop: CancellationToken::new(),
     }
@@ -77,9 +78,9 @@ pub(super) struct Server {
     pub(super) stop: CancellationToken,
 }
 
-/// Starts a server over an empty store.
-pub(super) async fn server() -> Server {
-    let health = HealthSource {
+/// Returns what a process without upstreams says of itself.
+pub(super) fn health() -> HealthSource {
+    HealthSource {
         version: "1",
         upstreams: Arc::new(Vec::new),
         store: Arc::new(sound_store),
@@ -90,9 +91,13 @@ pub(super) async fn server() -> Server {
             failures: 0,
         }),
         is_stopping: Arc::new(|| false),
-    };
+    }
+}
+
+/// Starts a server over an empty store.
+pub(super) async fn server() -> Server {
     let store = Arc::new(MemoryStore::default());
-    let parts = parts(health, Some(&store));
+    let parts = parts(health(), Some(&store));
     let stop = parts.stop.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

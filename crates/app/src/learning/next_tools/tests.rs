@@ -130,3 +130,29 @@ fn a_prediction_that_fails_falls_back_and_is_counted() {
     let again = next.predict(&view(&principal, connected(1)), &tools);
     assert_eq!(again.fallback, None);
 }
+
+#[test]
+fn predictions_are_judged_by_the_options_that_hold() {
+    let next = taught(Arc::default());
+    let tools = ["list", "read", "write"].map(tool);
+    let principal = Principal::local();
+    let view = SessionView {
+        session: connected(1),
+        principal: &principal,
+        client: "client",
+        intent: None,
+        now: START,
+    };
+    let band = || next.predict(&view, &tools).confidence(3).band;
+    assert_eq!(band(), Band::Filter);
+    assert!(!next.set_options(OPTIONS));
+    let strict = NextToolsOptions {
+        bands: Bands {
+            show_all_below: 2.0,
+            search_prominent_below: 2.0,
+        },
+        ..OPTIONS
+    };
+    assert!(next.set_options(strict));
+    assert_eq!(band(), Band::ShowAll);
+}

@@ -255,7 +255,7 @@ impl Relay {
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
-        let limits = &self.shared.limits;
+        let limits = self.shared.limits();
         let mut state = self.state();
         if state.pending.contains(id) {
             return Err(RpcError::new(

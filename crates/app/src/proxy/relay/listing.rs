@@ -136,7 +136,7 @@ impl Relay {
         let page = Page::of(
             &shown,
             cursor.as_deref(),
-            self.shared.limits.list_page_entries,
+            self.shared.limits().list_page_entries,
         );
         let page = page
             .map_err(|text| NotListed::Refused(RpcError::new(RpcErrorCode::InvalidParams, text)))?;
@@ -208,7 +208,7 @@ impl Relay {
     }
 
     /// Returns whether the server promised to tell of changes of its list.
-    fn tells_of_changes(&self) -> bool {
+    pub(in crate::proxy) fn tells_of_changes(&self) -> bool {
         let hello = self.state().hello.clone();
         let promised = hello.as_deref().and_then(|hello| {
             let tools = member(member(hello, "capabilities")?, "tools")?;

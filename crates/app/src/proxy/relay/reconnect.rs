@@ -228,7 +228,7 @@ impl Relay {
             }
             answer.await.map_err(|_| lost())
         };
-        let limit = self.shared.limits.handshake_timeout;
+        let limit = self.shared.limits().handshake_timeout;
         let result = tokio::time::timeout(limit, asked)
             .await
             .unwrap_or(Err(UpstreamError::NoAnswer));

@@ -133,7 +133,7 @@ impl Relay {
         let offer = match search.tool {
             // What it calls need not wait for a server that is slow to list.
             OwnTool::CallTool => {
-                let limit = self.shared.limits.unite_timeout;
+                let limit = self.shared.limits().unite_timeout;
                 let asked = tokio::time::timeout(limit, asked).await;
                 asked.unwrap_or_else(|_| Err("its list of tools takes too long".into()))
             }

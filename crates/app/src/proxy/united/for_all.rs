@@ -56,7 +56,7 @@ impl ClientSession {
         message: &Message,
         behalf: Behalf,
     ) -> Option<Message> {
-        let limit = self.shared.limits.unite_timeout;
+        let limit = self.shared.limits().unite_timeout;
         let asked = self.ask(member, message, behalf);
         tokio::time::timeout(limit, asked).await.ok()?.ok()
     }

@@ -380,8 +380,9 @@ impl Working {
         if state.in_flight.contains_key(id) {
             return Err(in_flight_already());
         }
-        if state.in_flight.len() >= shared.limits.in_flight_per_session
-            || shared.n_in_flight.load(Ordering::Relaxed) >= shared.limits.in_flight
+        let limits = shared.limits();
+        if state.in_flight.len() >= limits.in_flight_per_session
+            || shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight
         {
             shared.observe(&Event::LimitReached(Limit::InFlight));
             return Err(RpcError::new(

@@ -133,7 +133,7 @@ impl ClientSession {
     }
 
     fn patience(&self, is_known: bool) -> Duration {
-        let longest = self.shared.limits.unite_timeout;
+        let longest = self.shared.limits().unite_timeout;
         if is_known {
             PATIENCE_WITH_KNOWN.min(longest)
         } else {

@@ -98,7 +98,7 @@ impl ClientSession {
             Ok(found) => found,
             Err(error) => return Reply::Error(error),
         };
-        let n = self.shared.limits.list_page_entries;
+        let n = self.shared.limits().list_page_entries;
         let list = &gathered.list;
         let is_last = start + n >= list.len();
         let mut page = list.page(start, n);
@@ -159,7 +159,7 @@ impl ClientSession {
         let cursor = cursor.filter(|cursor| *cursor != "null");
         // What is no text is none that was given out.
         let cursor = cursor.map(|cursor| unescaped(cursor).unwrap_or_default());
-        let n = self.shared.limits.list_page_entries;
+        let n = self.shared.limits().list_page_entries;
         let page = match Page::of(&shown, cursor.as_deref(), n) {
             Ok(page) => page,
             Err(text) => return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text)),
@@ -321,7 +321,7 @@ impl ClientSession {
             .shared
             .directories
             .unite(kind, self.shared.naming, &parts);
-        let page_entries = self.shared.limits.list_page_entries;
+        let page_entries = self.shared.limits().list_page_entries;
         self.united.state().note_list(kind, &list, page_entries);
         let is_offered = self.shared.search_tool.is_some() || self.shared.filter.lists().is_some();
         let offer = (kind == ListKind::Tools && is_offered).then(|| {
@@ -375,7 +375,7 @@ impl ClientSession {
         let patience = if failure().is_some() {
             PATIENCE_WITH_FAILING
         } else {
-            waiting.patience(known.is_some(), self.shared.limits.unite_timeout)
+            waiting.patience(known.is_some(), self.shared.limits().unite_timeout)
         };
         let mut asked = waiting.ask_once(kind, member.relay.is_connected(), |answer| {
             self.begin(member, template.clone(), key.clone(), answer);

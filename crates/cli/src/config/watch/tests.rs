@@ -44,7 +44,7 @@ impl Scene {
             .expect("a change is noticed");
         let loaded = self.watch.load();
         loaded
-            .map(|config| config.limits.sessions)
+            .map(|loaded| loaded.config.limits.sessions)
             .map_err(|error| error.to_string())
     }
 }

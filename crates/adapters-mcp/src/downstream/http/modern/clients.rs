@@ -37,6 +37,7 @@ impl Clients {
         if let Some((session, link)) = by_key.get(&key) {
             session.touch();
             if !session.is_closed() {
+                link.set_longest(proxy.limits().call_timeout_max);
                 return Ok((Arc::clone(session), Arc::clone(link)));
             }
         }

@@ -144,6 +144,12 @@ impl Exchanges {
         }
     }
 
+    /// Has requests last no longer than `longest` from now on. What is remembered for longer already
+    /// stays so: requests that began before may last that long.
+    pub(super) fn set_longest(&mut self, longest: Duration) {
+        self.remember = self.remember.max(longest + MARGIN);
+    }
+
     /// Notes a request. Returns the id under which it is known from now on, and the request as it
     /// goes on; `None` when the session has ended, or of what is no request.
     pub(super) fn open(
@@ -336,6 +342,21 @@ mod tests {
         exchanges.remove(&minted(2));
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(open(&mut exchanges, "1", "\"t\"").0, id);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_stay_taken_until_the_longest_deadline_that_there_was() {
+        let mut exchanges = Exchanges::new(Duration::from_mins(1));
+        exchanges.set_longest(Duration::from_mins(10));
+        exchanges.set_longest(Duration::from_mins(2));
+        let (id, _) = open(&mut exchanges, "1", "\"t\"");
+        assert!(exchanges.abandon(&id));
+        for n in 1..TIDY_FROM {
+            open(&mut exchanges, &format!("\"{n}\""), &format!("\"x{n}\""));
+        }
+        assert!(exchanges.by_id.len().is_power_of_two());
+        tokio::time::advance(Duration::from_secs(599)).await;
+        assert_ne!(open(&mut exchanges, "1", "\"t\"").0, id);
     }
 
     #[tokio::test(start_paused = true)]

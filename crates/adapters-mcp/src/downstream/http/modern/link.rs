@@ -35,6 +35,11 @@ impl ModernLink {
         }
     }
 
+    /// Has requests last no longer than `longest` from now on.
+    pub(super) fn set_longest(&self, longest: Duration) {
+        self.lock().set_longest(longest);
+    }
+
     /// Opens the way back for a request. Returns its id and itself as they go on, and what comes
     /// back; `None` when the session has ended.
     pub(super) fn open(

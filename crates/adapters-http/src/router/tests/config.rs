@@ -1,0 +1,276 @@
+//! Settings that are read and changed over HTTP, of a process that has two of them.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use http::header;
+use http_body_util::Full;
+use riglm_app::settings::{Expected, Replacing, Settings, SettingsError, SettingsView};
+use riglm_ports::analytics::StoreError;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::router::ControlParts;
+
+/// Settings in memory.
+#[derive(Debug)]
+struct Memory {
+    view: Mutex<Arc<SettingsView>>,
+    actors: Mutex<Vec<Principal>>,
+}
+
+impl Memory {
+    fn new() -> Self {
+        Self {
+            view: Mutex::new(Arc::new(view(0, Map::new()))),
+            actors: Mutex::default(),
+        }
+    }
+
+    fn checked(tuning: &Map<String, Value>) -> Result<(), SettingsError> {
+        let refused = |key: &str, reason: &str| SettingsError::Refused {
+            key: key.into(),
+            reason: reason.into(),
+        };
+        match tuning.get("limits").map(|limits| &limits["sessions"]) {
+            _ if tuning.contains_key("listen") => Err(refused(
+                "listen.address",
+                "cannot be changed while riglm runs",
+            )),
+            _ if tuning.contains_key("down") => {
+                Err(SettingsError::Store(StoreError::Full { bytes: 1 }))
+            }
+            _ if tuning.contains_key("broken") => Err(SettingsError::Unusable("riglm.toml".into())),
+            Some(Value::String(_)) => Err(refused("limits.sessions", "expected a whole number")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn view(version: u64, tuning: Map<String, Value>) -> SettingsView {
+    SettingsView {
+        version,
+        tuning,
+        effective: json!({"limits": {"sessions": 10}}),
+        tunable: vec!["limits.sessions".into()],
+        tag: format!("{version}-x"),
+    }
+}
+
+impl Settings for Memory {
+    fn view(&self) -> Arc<SettingsView> {
+        Arc::clone(&self.view.lock().unwrap())
+    }
+
+    fn replace<'a>(
+        &'a self,
+        tuning: Map<String, Value>,
+        expected: Expected,
+        actor: &'a Principal,
+    ) -> Replacing<'a> {
+        Box::pin(async move {
+            let mut current = self.view.lock().unwrap();
+            if !expected.has(&current.tag) {
+                return Err(SettingsError::Stale);
+            }
+            Self::checked(&tuning)?;
+            *current = Arc::new(view(current.version + 1, tuning));
+            self.actors.lock().unwrap().push(actor.clone());
+            Ok(Arc::clone(&current))
+        })
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    settings: Arc<Memory>,
+}
+
+/// What came back: status, tag, body.
+type Answer = (u16, Option<String>, Value);
+
+async fn server() -> Server {
+    let settings = Arc::new(Memory::new());
+    let parts = ControlParts {
+        settings: Some(settings.clone()),
+        ..scene::parts(scene::health(), None)
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = router(&ControlConfig::default(), parts);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Server { address, settings }
+}
+
+impl Server {
+    async fn send(
+        &self,
+        method: &str,
+        token: Option<&str>,
+        expected: Option<&str>,
+        body: &str,
+    ) -> Answer {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}/config", self.address))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(expected) = expected {
+            request = request.header(header::IF_MATCH, expected);
+        }
+        let body = Full::new(Bytes::from(body.to_owned()));
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request.body(body).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let tag = response.headers().get(header::ETAG);
+        let tag = tag.map(|tag| tag.to_str().unwrap().to_owned());
+        if status >= 400 {
+            assert_eq!(
+                response.headers()[header::CONTENT_TYPE],
+                "application/problem+json"
+            );
+        }
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, tag, serde_json::from_slice(&body).unwrap())
+    }
+
+    async fn put(&self, expected: Option<&str>, body: &Value) -> Answer {
+        let token = Some(KEYS[0].1);
+        self.send("PUT", token, expected, &body.to_string()).await
+    }
+}
+
+#[tokio::test]
+async fn settings_are_read_changed_and_taken_back() {
+    let server = server().await;
+    let (status, tag, body) = server.send("GET", Some(KEYS[1].1), None, "").await;
+    assert_eq!((status, tag.as_deref()), (200, Some("\"0-x\"")));
+    assert_eq!(
+        body,
+        json!({
+            "version": 0,
+            "tuning": {},
+            "effective": {"limits": {"sessions": 10}},
+            "tunable": ["limits.sessions"],
+        })
+    );
+    let tuning = json!({"limits": {"sessions": 3}});
+    let (status, tag, body) = server.put(tag.as_deref(), &tuning).await;
+    assert_eq!((status, tag.as_deref()), (200, Some("\"1-x\"")));
+    assert_eq!((&body["version"], &body["tuning"]), (&json!(1), &tuning));
+    let read = server.send("GET", Some(KEYS[0].1), None, "").await;
+    assert_eq!(read, (200, tag, body));
+    let (status, _, body) = server.put(Some("*"), &json!({})).await;
+    assert_eq!((status, &body["tuning"]), (200, &json!({})));
+    let actors = server.settings.actors.lock().unwrap().clone();
+    assert_eq!(actors, vec![Principal::named("control"); 2]);
+}
+
+#[tokio::test]
+async fn who_has_no_token_or_not_the_scope_is_refused() {
+    let server = server().await;
+    for method in ["GET", "PUT"] {
+        for token in [None, Some("wrong")] {
+            let (status, ..) = server.send(method, token, Some("*"), "{}").await;
+            assert_eq!(status, 401, "{method}");
+        }
+    }
+    let (status, _, problem) = server.send("PUT", Some(KEYS[1].1), Some("*"), "{}").await;
+    assert_eq!(status, 403);
+    assert_eq!(problem["detail"], "this token lacks the scope config");
+    let (status, ..) = server.send("POST", Some(KEYS[0].1), Some("*"), "{}").await;
+    assert_eq!(status, 405);
+    assert_eq!(server.settings.view().version, 0);
+}
+
+#[tokio::test]
+async fn a_change_has_to_say_what_it_is_made_from() {
+    let server = server().await;
+    let (status, _, problem) = server.put(None, &json!({})).await;
+    assert_eq!(
+        (status, &problem["title"]),
+        (428, &json!("Precondition Required"))
+    );
+    for stale in ["\"1-x\"", "W/\"0-x\"", "0-x", ""] {
+        let (status, ..) = server.put(Some(stale), &json!({})).await;
+        assert_eq!(status, 412, "{stale}");
+    }
+    assert_eq!(server.settings.view().version, 0);
+    let (status, ..) = server.put(Some("\"7\", \"0-x\""), &json!({})).await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_with_the_reason() {
+    let server = server().await;
+    let huge = json!({"x": "y".repeat(100_000)});
+    for (body, status, reason) in [
+        (
+            json!({"listen": {"address": "[::]:1"}}),
+            422,
+            "listen.address: cannot be changed while riglm runs",
+        ),
+        (
+            json!({"limits": {"sessions": "many"}}),
+            422,
+            "limits.sessions: expected a whole number",
+        ),
+        (json!([]), 422, "the body does not fit"),
+        (json!(7), 422, "the body does not fit"),
+        (huge, 413, "more than 65536 bytes"),
+        (json!({"broken": 1}), 409, "riglm.toml"),
+        (json!({"down": 1}), 503, "the database does not answer"),
+    ] {
+        let (answered, _, problem) = server.put(Some("*"), &body).await;
+        let detail = problem["detail"].as_str().unwrap();
+        assert_eq!(answered, status, "{detail}");
+        assert!(detail.contains(reason), "{detail}");
+    }
+    let token = Some(KEYS[0].1);
+    let (status, _, problem) = server.send("PUT", token, Some("*"), "{").await;
+    assert_eq!(
+        (status, &problem["detail"]),
+        (400, &json!("the body is no JSON text"))
+    );
+    let deep = format!("{}{}", "{\"a\":".repeat(10_000), "}".repeat(10_000));
+    let (status, ..) = server.send("PUT", token, Some("*"), &deep).await;
+    assert_eq!(status, 400);
+    assert_eq!(server.settings.view().version, 0);
+}
+
+#[tokio::test]
+async fn of_changes_from_the_same_state_one_comes_about() {
+    let server = server().await;
+    let mut statuses = Vec::new();
+    let mut pending = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let (address, settings) = (server.address, Arc::clone(&server.settings));
+        pending.spawn(async move {
+            let server = Server { address, settings };
+            let body = json!({"limits": {"sessions": n}});
+            server.put(Some("\"0-x\""), &body).await.0
+        });
+    }
+    while let Some(status) = pending.join_next().await {
+        statuses.push(status.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412, 412, 412, 412, 412, 412, 412]);
+    assert_eq!(server.settings.view().version, 1);
+}
+
+#[tokio::test]
+async fn a_process_without_settings_says_so() {
+    let token = ("authorization", "Bearer the token of the operator");
+    let (status, media_type, body) = ask("GET", "/config", &[token]).await;
+    assert_eq!(
+        (status, media_type.as_str()),
+        (404, "application/problem+json")
+    );
+    assert_eq!(
+        body["detail"],
+        "no setting of this process changes while it runs"
+    );
+}

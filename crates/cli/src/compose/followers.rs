@@ -1,0 +1,90 @@
+//! What of a running proxy follows its configuration.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_adapters_prediction::{FilteringConfig, Strategy, list_policy_from};
+use riglm_app::filtering::ListFilter;
+use riglm_app::intent::Intents;
+use riglm_app::learning::NextTools;
+use riglm_app::proxy::{Proxy, Upstream};
+use tokio::sync::watch;
+
+use super::learning::next_tools_options;
+use super::lists::{options, profile_options};
+use super::upstreams::Upstreams;
+use crate::config::Config;
+use crate::telemetry;
+
+/// What of a running proxy follows its configuration.
+#[derive(Debug)]
+pub(super) struct Followers {
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) upstreams: Arc<Upstreams>,
+    pub(super) filter: ListFilter,
+    pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) intents: Option<Arc<Intents>>,
+    pub(super) retention: watch::Sender<Option<Duration>>,
+}
+
+impl Followers {
+    /// Has everything follow from one configuration to the next. Nothing in it can fail, so that
+    /// all of it takes effect or nothing.
+    pub(super) fn follow(&self, before: &Config, now: &Config) {
+        if before.logging.level != now.logging.level {
+            telemetry::set_level(now.logging.level);
+        }
+        if before.limits != now.limits {
+            self.proxy.set_limits(now.limits.clone());
+        }
+        if let Some(intents) = &self.intents
+            && before.intent != now.intent
+        {
+            intents.set_weights(now.intent.weights());
+        }
+        self.retention.send_if_modified(|keep| {
+            let asked = now.recording.retention();
+            std::mem::replace(keep, asked) != asked
+        });
+        self.follow_lists(before, now);
+    }
+
+    fn follow_lists(&self, before: &Config, now: &Config) {
+        let is_judged_anew = (self.next_tools.as_ref())
+            .is_some_and(|next| next.set_options(next_tools_options(&now.prediction)));
+        if let Some(lists) = self.filter.lists() {
+            let profiles: HashMap<_, _> = profile_options(now).collect();
+            lists.set_options(options(&now.filtering, &now.search), profiles);
+            if is_judged_anew {
+                lists.choose_anew();
+            }
+            return;
+        }
+        if names(&before.filtering) != names(&now.filtering)
+            && let Some(policy) = list_policy_from(&now.filtering)
+        {
+            self.filter.set_policy(policy);
+            self.proxy.tell_of_other_lists();
+        }
+    }
+
+    /// Puts other upstreams in the place of those that there are.
+    pub(super) fn replace_upstreams(&self, upstreams: Vec<Upstream>) {
+        let names: Vec<&str> = upstreams
+            .iter()
+            .map(|upstream| upstream.connector.name().as_str())
+            .collect();
+        tracing::info!("the upstreams changed; they are now: {}", names.join(", "));
+        self.proxy.replace_upstreams(upstreams);
+    }
+}
+
+/// Returns the patterns that a strategy by names goes by.
+fn names(filtering: &FilteringConfig) -> &[String] {
+    match filtering.strategy {
+        Strategy::None | Strategy::Prediction => &[],
+        Strategy::Allowlist => &filtering.allow,
+        Strategy::Denylist => &filtering.deny,
+    }
+}

@@ -1,0 +1,82 @@
+//! The configuration that a process has in use: the one that it was started with, and of a newer one
+//! what may change while it runs.
+
+use validator::Validate as _;
+
+use super::tree::join;
+use super::validation::first_refusal;
+use super::{Config, ConfigError, Loaded, LoggingConfig};
+use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, ProfileConfig};
+use riglm_adapters_storage::RecordingConfig;
+use riglm_domain::id::ProfileName;
+
+impl Loaded {
+    /// Returns the configuration that a process has in use that was started with this one, when
+    /// `newer` was loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] when keys that change do not go together with keys that stay.
+    pub fn followed_by(&self, newer: &Config) -> Result<Config, ConfigError> {
+        let start = &self.config;
+        let profile = |(name, of_start): (&ProfileName, &ProfileConfig)| {
+            let newer = newer.profiles.get(name);
+            (name.clone(), newer.unwrap_or(of_start).clone())
+        };
+        let config = Config {
+            upstreams: newer.upstreams.clone(),
+            recording: RecordingConfig {
+                retention_days: newer.recording.retention_days,
+                ..start.recording.clone()
+            },
+            filtering: FilteringConfig {
+                enabled: start.filtering.enabled,
+                strategy: start.filtering.strategy,
+                ..newer.filtering.clone()
+            },
+            profiles: start.profiles.iter().map(profile).collect(),
+            prediction: PredictionConfig {
+                confidence: newer.prediction.confidence,
+                bands: newer.prediction.bands,
+                ..start.prediction.clone()
+            },
+            intent: newer.intent.clone(),
+            limits: newer.limits.clone(),
+            logging: LoggingConfig {
+                level: newer.logging.level,
+                ..start.logging.clone()
+            },
+            ..start.clone()
+        };
+        check(&config)?;
+        Ok(config)
+    }
+}
+
+/// Checks what was checked before, with other keys beside it.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let general = ("filtering".to_owned(), config.filtering.clone());
+    let of_profiles = config.profiles.iter().map(|(name, profile)| {
+        let key = format!("profiles.{name}.filtering");
+        (key, config.filtering.under(&profile.filtering))
+    });
+    for (section, filtering) in std::iter::once(general).chain(of_profiles) {
+        if let Err(errors) = filtering.validate()
+            && let Some(refusal) = first_refusal(&errors)
+        {
+            let key = join(&section, &refusal.key)
+                .trim_end_matches('.')
+                .to_owned();
+            let reason = format!(
+                "{}; filtering.enabled and filtering.strategy stay as they were at the start",
+                refusal.reason
+            );
+            return Err(ConfigError::Value {
+                origin: "configuration".into(),
+                key,
+                reason,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! The tuning keys: the closed set of what may change while riglm runs. Everything else decides what
+//! is started, who may come, or where data lies, and stays as it was at the start.
+
+use config::{Map, Value, ValueKind};
+use serde_json::Value as Json;
+
+use super::tree::join;
+use super::validation::Refusal;
+
+/// The keys of section `filtering` that a profile has too.
+const OF_LISTS: &[&str] = &[
+    "policy",
+    "min_tools",
+    "max_tools",
+    "token_budget",
+    "epoch",
+    "coverage",
+    "gate_writes",
+    "pins",
+    "bans",
+    "allow",
+    "deny",
+];
+
+/// The other tuning keys.
+const OTHERS: &[&[&str]] = &[
+    &["filtering", "clients"],
+    &["filtering", "pools"],
+    &["filtering", "costs", "cached_read"],
+    &["filtering", "costs", "cache_write"],
+    &["filtering", "costs", "context_tokens"],
+    &["filtering", "costs", "search"],
+    &["prediction", "confidence"],
+    &["prediction", "bands", "show_all_below"],
+    &["prediction", "bands", "search_prominent_below"],
+    &["intent", "set_context"],
+    &["intent", "request"],
+    &["intent", "search"],
+    &["intent", "prompts"],
+    &["intent", "sampling"],
+    &["intent", "arguments"],
+    &["intent", "resources"],
+    &["recording", "retention_days"],
+    &["limits", "call_timeout"],
+    &["limits", "call_timeout_max"],
+    &["limits", "handshake_timeout"],
+    &["limits", "idle_timeout"],
+    &["limits", "drain_timeout"],
+    &["limits", "unite_timeout"],
+    &["limits", "list_page_entries"],
+    &["limits", "in_flight"],
+    &["limits", "in_flight_per_session"],
+    &["limits", "sessions"],
+    &["limits", "sessions_per_principal"],
+    &["limits", "request_body_bytes"],
+    &["logging", "level"],
+];
+
+/// Why keys stay as they were at the start, by the key or the section.
+const FIXED: &[(&[&str], &str)] = &[
+    (&["upstream"], OF_THE_FILE),
+    (&["upstreams"], OF_THE_FILE),
+    (&["listen"], "addresses are bound at the start"),
+    (
+        &["control"],
+        "who may operate riglm, and from where, is decided at the start",
+    ),
+    (&["auth"], "the keys of clients are read at the start"),
+    (&["storage"], "the database is opened at the start"),
+    (&["data_dir"], "the files of riglm are opened at the start"),
+    (&["naming"], "clients know tools by their names"),
+    (&["search"], "the search is put together at the start"),
+    (
+        &["work_sessions"],
+        "what finds work sessions is put together at the start",
+    ),
+    (&["profiles"], "profiles come and go with a start alone"),
+    (&["filtering", "enabled"], OF_THE_HANDSHAKE),
+    (&["filtering", "strategy"], OF_THE_HANDSHAKE),
+    (&["recording", "mode"], OF_THE_RECORDER),
+    (&["recording", "durability"], OF_THE_RECORDER),
+    (&["recording", "spool_max_bytes"], OF_THE_RECORDER),
+    (&["recording", "tokens"], OF_THE_RECORDER),
+    (&["prediction", "enabled"], OF_THE_PREDICTOR),
+    (&["prediction", "predictor"], OF_THE_PREDICTOR),
+    (&["prediction", "experts"], OF_THE_PREDICTOR),
+    (&["prediction", "half_life_days"], OF_THE_PREDICTOR),
+    (
+        &["logging", "format"],
+        "the form of the log is decided at the start",
+    ),
+    (&["logging", "include_arguments"], OF_WHAT_IS_STORED),
+    (&["logging", "include_results"], OF_WHAT_IS_STORED),
+];
+
+const OF_THE_FILE: &str = "programs, addresses and credentials of servers come from the \
+                           configuration file alone";
+const OF_THE_HANDSHAKE: &str = "handshakes promise clients whether their lists change";
+const OF_THE_RECORDER: &str = "what records calls is put together at the start";
+const OF_THE_PREDICTOR: &str = "the predictor is put together at the start";
+const OF_WHAT_IS_STORED: &str = "what of calls is stored is decided at the start";
+
+/// Which keys can be tuned in a process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TuningKeys {
+    /// The profiles that there were at its start.
+    profiles: Vec<String>,
+}
+
+impl TuningKeys {
+    /// Returns the keys of a process with these profiles.
+    pub(super) fn new(profiles: impl IntoIterator<Item = String>) -> Self {
+        let mut profiles: Vec<String> = profiles.into_iter().collect();
+        profiles.sort();
+        Self { profiles }
+    }
+
+    /// Returns the keys of a process that is started with these values.
+    pub(super) fn of(tree: &Map<String, Value>) -> Self {
+        match tree.get("profiles").map(|profiles| &profiles.kind) {
+            Some(ValueKind::Table(profiles)) => Self::new(profiles.keys().cloned()),
+            _ => Self::default(),
+        }
+    }
+
+    /// Returns whether the key can be tuned.
+    pub(super) fn has(&self, parts: &[&str]) -> bool {
+        match parts {
+            ["filtering", key] if OF_LISTS.contains(key) => true,
+            ["profiles", name, "filtering", key] => {
+                OF_LISTS.contains(key) && self.has_profile(name)
+            }
+            _ => OTHERS.contains(&parts),
+        }
+    }
+
+    /// Returns all keys that can be tuned, each in its parts, sorted.
+    pub(super) fn all(&self) -> Vec<Vec<String>> {
+        let owned = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
+        let of_lists = OF_LISTS.iter().map(|key| owned(&["filtering", key]));
+        let of_profiles = self.profiles.iter().flat_map(|name| {
+            let keys = OF_LISTS.iter();
+            keys.map(move |key| owned(&["profiles", name, "filtering", key]))
+        });
+        let others = OTHERS.iter().map(|parts| owned(parts));
+        let mut all: Vec<Vec<String>> = of_lists.chain(of_profiles).chain(others).collect();
+        all.sort();
+        all
+    }
+
+    /// Checks that a document has tuning keys alone.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first key that is none, and why.
+    pub(super) fn check(&self, document: &serde_json::Map<String, Json>) -> Result<(), Refusal> {
+        self.check_under(&[], document)
+    }
+
+    fn check_under(
+        &self,
+        parts: &[&str],
+        table: &serde_json::Map<String, Json>,
+    ) -> Result<(), Refusal> {
+        for (key, value) in table {
+            let mut parts = parts.to_vec();
+            parts.push(key);
+            match value {
+                _ if self.has(&parts) => {}
+                Json::Object(inner) if !inner.is_empty() => self.check_under(&parts, inner)?,
+                Json::Object(_) if self.has_under(&parts) => {}
+                _ => return Err(self.refusal(&parts)),
+            }
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, parts: &[&str]) -> Refusal {
+        let reason = if self.has_under(parts) {
+            "expected a section".into()
+        } else if let ["profiles", name, "filtering", _] = parts
+            && !self.has_profile(name)
+        {
+            format!(
+                "cannot be changed while riglm runs: no profile {name:?} was there at its start"
+            )
+        } else if let Some(why) = why_fixed(parts) {
+            format!("cannot be changed while riglm runs: {why}")
+        } else {
+            "is no key that can be changed while riglm runs".into()
+        };
+        Refusal {
+            key: joined(parts),
+            reason,
+        }
+    }
+
+    /// Returns whether there are keys that can be tuned below this section.
+    fn has_under(&self, parts: &[&str]) -> bool {
+        let is_below = |key: &Vec<String>| {
+            key.len() > parts.len() && key.iter().zip(parts).all(|(one, other)| one == other)
+        };
+        self.all().iter().any(is_below)
+    }
+
+    fn has_profile(&self, name: &str) -> bool {
+        self.profiles.iter().any(|known| known == name)
+    }
+}
+
+/// Returns why a key stays as it was at the start; `None` of a key that is unknown, or none of those.
+pub(super) fn why_fixed(parts: &[&str]) -> Option<&'static str> {
+    let found = FIXED.iter().find(|(fixed, _)| parts.starts_with(fixed));
+    found.map(|(_, why)| *why)
+}
+
+/// Returns whether the key belongs to an upstream, which may change with the file.
+pub(super) fn is_of_upstreams(parts: &[&str]) -> bool {
+    matches!(parts.first(), Some(&("upstream" | "upstreams")))
+}
+
+/// Returns the path of a key, with dots.
+pub(super) fn joined(parts: &[&str]) -> String {
+    (parts.iter()).fold(String::new(), |key, part| join(&key, part))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::show::every_key;
+
+    fn check(document: &Json) -> Result<(), String> {
+        let keys = TuningKeys::new(["few".to_owned()]);
+        let document = document.as_object().unwrap();
+        keys.check(document)
+            .map_err(|refusal| format!("{}: {}", refusal.key, refusal.reason))
+    }
+
+    #[test]
+    fn tuning_keys_are_let_through() {
+        for document in [
+            json!({}),
+            json!({"filtering": {}}),
+            json!({"filtering": {"max_tools": 3, "costs": {"search": 1}, "clients": [{"name": "x"}]}}),
+            json!({"profiles": {"few": {"filtering": {"pins": ["a"]}}}, "limits": {"sessions": 1}}),
+        ] {
+            assert_eq!(check(&document), Ok(()), "{document}");
+        }
+    }
+
+    #[test]
+    fn other_keys_are_refused_with_their_reason() {
+        for (document, refusal) in [
+            (
+                json!({"limits": {"sessions": 1}, "upstreams": {"x": {"command": ["sh"]}}}),
+                "upstreams.x.command: cannot be changed while riglm runs: programs, addresses and \
+                 credentials of servers come from the configuration file alone",
+            ),
+            (
+                json!({"listen": {"address": "0.0.0.0:1"}}),
+                "listen.address: cannot be changed while riglm runs: addresses are bound at the start",
+            ),
+            (
+                json!({"filtering": {"strategy": "none"}}),
+                "filtering.strategy: cannot be changed while riglm runs: handshakes promise clients \
+                 whether their lists change",
+            ),
+            (
+                json!({"filtering": {"max_tool": 1}}),
+                "filtering.max_tool: is no key that can be changed while riglm runs",
+            ),
+            (
+                json!({"profiles": {"many": {"filtering": {"max_tools": 1}}}}),
+                "profiles.many.filtering.max_tools: cannot be changed while riglm runs: no profile \
+                 \"many\" was there at its start",
+            ),
+            (
+                json!({"profiles": {"new": {}}}),
+                "profiles.new: cannot be changed while riglm runs: profiles come and go with a start \
+                 alone",
+            ),
+            (json!({"filtering": 7}), "filtering: expected a section"),
+            (
+                json!({"nonsense": {}}),
+                "nonsense: is no key that can be changed while riglm runs",
+            ),
+        ] {
+            assert_eq!(check(&document), Err(refusal.to_owned()), "{document}");
+        }
+    }
+
+    #[test]
+    fn every_key_either_can_be_tuned_or_has_a_reason() {
+        let keys = TuningKeys::new(["reading".to_owned()]);
+        let mut n_tunable = 0;
+        for parts in every_key() {
+            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+            let is_tunable = keys.has(&parts);
+            n_tunable += usize::from(is_tunable);
+            assert_ne!(
+                is_tunable,
+                why_fixed(&parts).is_some() && parts[0] != "profiles",
+                "{parts:?}"
+            );
+        }
+        // Those without a default are not among the keys of the example.
+        assert!(n_tunable > 30, "{n_tunable}");
+    }
+}

@@ -1,0 +1,259 @@
+//! The layer of tuning: `tuning.json` in the data directory, which the control server writes and
+//! every process with this data directory reads.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use config::{Map, Value, ValueKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::ConfigError;
+
+/// The name of the file.
+const NAME: &str = "tuning.json";
+/// Held by who changes it.
+const LOCK: &str = "tuning.lock";
+/// A larger file is none that was written here.
+const MAX_BYTES: u64 = 1 << 20;
+/// How often, and after which pause, it is tried to get the lock.
+const TRIES: (u32, Duration) = (50, Duration::from_millis(100));
+
+/// What was tuned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuningDocument {
+    /// Counts the changes.
+    pub version: u64,
+    /// The keys that were set, in their sections.
+    pub tuning: serde_json::Map<String, Json>,
+}
+
+impl TuningDocument {
+    /// Returns the part of the configuration that the document makes up.
+    pub(super) fn layer(&self, origin: &Path) -> Map<String, Value> {
+        let origin = origin.display().to_string();
+        let table = self.tuning.iter();
+        table
+            .map(|(key, value)| (key.clone(), as_value(value, &origin)))
+            .collect()
+    }
+}
+
+fn as_value(json: &Json, origin: &String) -> Value {
+    let kind = match json {
+        Json::Null => ValueKind::Nil,
+        Json::Bool(flag) => ValueKind::Boolean(*flag),
+        Json::Number(number) => number
+            .as_i64()
+            .map(ValueKind::I64)
+            .or_else(|| number.as_u64().map(ValueKind::U64))
+            .or_else(|| number.as_f64().map(ValueKind::Float))
+            .unwrap_or(ValueKind::Nil),
+        Json::String(text) => ValueKind::String(text.clone()),
+        Json::Array(items) => {
+            ValueKind::Array(items.iter().map(|item| as_value(item, origin)).collect())
+        }
+        Json::Object(table) => ValueKind::Table(
+            (table.iter())
+                .map(|(key, value)| (key.clone(), as_value(value, origin)))
+                .collect(),
+        ),
+    };
+    Value::new(Some(origin), kind)
+}
+
+/// The file of a data directory.
+#[derive(Clone, Debug)]
+pub struct TuningFile {
+    directory: PathBuf,
+}
+
+/// The right to change the file, until it is dropped.
+#[derive(Debug)]
+pub struct TuningLock {
+    _file: File,
+}
+
+/// What is to be tuned, on disk, but not in its place. Dropped, it is gone.
+#[derive(Debug)]
+pub struct Prepared {
+    file: tempfile::NamedTempFile,
+    directory: PathBuf,
+    _lock: TuningLock,
+}
+
+impl TuningFile {
+    /// Returns the file of this data directory, whether it is there or not.
+    #[must_use]
+    pub fn of(data_dir: &Path) -> Self {
+        Self {
+            directory: data_dir.into(),
+        }
+    }
+
+    /// Returns where it is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(NAME)
+    }
+
+    /// Reads what was tuned; nothing where the file is not there.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] for a file that cannot be read, or is none that was written here.
+    pub fn read(&self) -> Result<TuningDocument, ConfigError> {
+        let path = self.path();
+        let is_large = std::fs::metadata(&path).is_ok_and(|file| file.len() > MAX_BYTES);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            // A data directory that is none is said elsewhere.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(TuningDocument::default());
+            }
+            Err(source) => return Err(ConfigError::Unreadable { path, source }),
+        };
+        let reason = if is_large {
+            "it is too large".to_owned()
+        } else {
+            match serde_json::from_slice(&text) {
+                Ok(document) => return Ok(document),
+                Err(error) => error.to_string(),
+            }
+        };
+        Err(ConfigError::Syntax {
+            path,
+            format: "JSON of the control server",
+            reason,
+        })
+    }
+
+    /// Waits for the right to change the file, five seconds at most. Blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it is not to be had.
+    pub fn lock(&self) -> io::Result<TuningLock> {
+        let mut directory = DirBuilder::new();
+        directory
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(self.directory.join(LOCK))?;
+        let (n_tries, pause) = TRIES;
+        for _ in 0..n_tries {
+            match file.try_lock() {
+                Ok(()) => return Ok(TuningLock { _file: file }),
+                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(pause),
+                Err(std::fs::TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        let text = "another process is changing the tuning and does not come to an end";
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+
+    /// Writes what is to be tuned to a file beside it, so that hardly anything can fail any more.
+    /// Blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns what kept it from being written.
+    pub fn prepare(&self, document: &TuningDocument, lock: TuningLock) -> io::Result<Prepared> {
+        let mut text = serde_json::to_vec_pretty(document)?;
+        text.push(b'\n');
+        // Made with mode 0600.
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
+        file.write_all(&text)?;
+        file.as_file().sync_all()?;
+        Ok(Prepared {
+            file,
+            directory: self.directory.clone(),
+            _lock: lock,
+        })
+    }
+}
+
+impl Prepared {
+    /// Puts the file into its place: a reader sees what was there before or this, and so does who
+    /// comes after a loss of power. Blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns what kept it from getting there.
+    pub fn put(self) -> io::Result<()> {
+        self.file.persist(self.directory.join(NAME))?;
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(version: u64, tuning: Json) -> TuningDocument {
+        let Json::Object(tuning) = tuning else {
+            panic!("no object");
+        };
+        TuningDocument { version, tuning }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_nobody_else_may_read_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = TuningFile::of(directory.path());
+        assert_eq!(file.read().unwrap(), TuningDocument::default());
+        let written = document(3, json!({"limits": {"sessions": 7, "call_timeout": "1s"}}));
+        let lock = file.lock().unwrap();
+        let prepared = file.prepare(&written, lock).unwrap();
+        assert_eq!(file.read().unwrap(), TuningDocument::default());
+        prepared.put().unwrap();
+        assert_eq!(file.read().unwrap(), written);
+        let mode = std::fs::metadata(file.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let names = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(names.count(), 2, "the file and its lock are all there is");
+    }
+
+    #[test]
+    fn one_at_a_time_may_change_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = TuningFile::of(directory.path());
+        let lock = file.lock().unwrap();
+        let other = File::open(directory.path().join(LOCK)).unwrap();
+        assert!(other.try_lock().is_err());
+        drop(lock);
+        assert!(other.try_lock().is_ok());
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = TuningFile::of(directory.path());
+        for text in [
+            "",
+            "{",
+            "[]",
+            r#"{"version":1}"#,
+            r#"{"version":1,"tuning":{},"x":1}"#,
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            let error = file.read().unwrap_err().to_string();
+            assert!(error.contains("tuning.json"), "{error}");
+        }
+    }
+}
