@@ -23,6 +23,7 @@ mod replicas;
 #[expect(dead_code, reason = "the bench compares with replays")]
 #[path = "../agents/lib.rs"]
 mod simulation;
+mod traces;
 mod work_sessions;
 
 use riglm_tests::fixture::{Server, Upstream};

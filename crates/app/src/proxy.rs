@@ -18,6 +18,7 @@ mod relay;
 mod search_tool;
 mod session;
 mod shared;
+mod traces;
 mod united;
 mod upstream_set;
 mod visitor;

@@ -17,6 +17,7 @@ use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
+use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
@@ -29,6 +30,7 @@ use riglm_domain::id::{Entropy, RunId, ToolName};
 use riglm_ports::analytics::Journal;
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
+use riglm_ports::tracer::Tracer;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -51,6 +53,7 @@ pub struct Core {
     current: Vec<Upstream>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
+    traces: Option<Arc<OtlpTracer>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -86,7 +89,8 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         next_tools.as_ref(),
         Arc::clone(&clock),
     );
-    let proxy = Arc::new(Proxy::new(ProxyParts {
+    let traces = traces_from(config)?;
+    let parts = ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
@@ -97,7 +101,9 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         next_tools: next_tools.clone(),
         work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
-    }));
+    };
+    let tracer = traces.clone().map(|traces| traces as Arc<dyn Tracer>);
+    let proxy = Arc::new(Proxy::traced(parts, tracer));
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let watch = Arc::clone(&proxy);
@@ -133,6 +139,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         current,
         recorder,
         storage,
+        traces,
         stop,
         tasks,
     })
@@ -154,7 +161,7 @@ impl Core {
         self.tasks.spawn(following);
     }
 
-    /// Ends everything: sessions first, the store last.
+    /// Ends everything: sessions first, then the store, and traces of all that last.
     pub async fn shutdown(self) {
         self.proxy.shutdown().await;
         self.upstreams.close().await;
@@ -164,6 +171,9 @@ impl Core {
         self.recorder.close().await;
         if let Some(storage) = self.storage {
             storage.close().await;
+        }
+        if let Some(traces) = self.traces {
+            traces.close().await;
         }
     }
 }
@@ -234,6 +244,12 @@ async fn storage_from(
     let (storage, recording) = (&config.storage, &config.recording);
     let opening = riglm_adapters_storage::open(storage, recording, &config.data_dir, run, clock);
     Ok(Some(Arc::new(opening.await?)))
+}
+
+/// Returns what sends traces; `None` where nobody receives them.
+fn traces_from(config: &Config) -> anyhow::Result<Option<Arc<OtlpTracer>>> {
+    let started = config.telemetry.traces().map(OtlpTracer::start);
+    Ok(started.transpose()?.map(Arc::new))
 }
 
 fn journal_of(storage: Option<&Storage>) -> Arc<dyn Journal> {

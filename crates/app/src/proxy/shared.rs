@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use arc_swap::ArcSwap;
 use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::tracer::Tracer;
 
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{Offers, SearchTool};
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(super) next_tools: Option<std::sync::Arc<NextTools>>,
     /// Finds the work session of each request, where they are derived.
     pub(super) work_sessions: Option<std::sync::Arc<WorkSessions>>,
+    /// Records spans, where traces are wanted.
+    pub(super) tracer: Option<std::sync::Arc<dyn Tracer>>,
     pub(super) lists: ListMemory,
     /// What sessions could call, made once for all to which the same is listed.
     pub(super) offers: Offers,
