@@ -10,6 +10,7 @@ use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request_with};
+use riglm_tests::modern::Meta;
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Line, Options, Riglm, rows};
 use serde_json::Value;
@@ -255,30 +256,65 @@ async fn a_search_and_a_chosen_list_are_predictions() {
 
 #[tokio::test]
 async fn without_a_receiver_every_byte_stays_and_headers_go_on() {
-    let upstream = odd().start(Transport::Streamable).await;
-    let options = Options::default();
-    let line = Line::through(
-        Transport::Streamable,
-        &upstream,
-        &options,
-        Answers::default(),
-    )
-    .await;
-    connect(&line.client).await;
-    line.client.set_header("traceparent", &parent(TRACE));
-    line.client.set_header("tracestate", "a=1");
-    let answer = line
-        .client
-        .request(&call("7", "given", r#"{"n":1.0}"#))
+    for transport in [Transport::Streamable, Transport::Legacy] {
+        let upstream = odd().start(transport).await;
+        let options = Options::default();
+        let line = Line::through(
+            Transport::Streamable,
+            &upstream,
+            &options,
+            Answers::default(),
+        )
         .await;
-    let (_, headers) = told(&answer.text);
-    assert_eq!(headers["traceparent"], parent(TRACE).as_str());
-    assert_eq!(headers["tracestate"], "a=1");
-    let given = r#""params":{"name":"given","arguments":{"n":1.0}}"#;
-    assert!(answer.text.contains(given), "{}", answer.text);
-    line.client.set_header("traceparent", "00-malformed");
-    let answer = line.client.request(&call("8", "given", "{}")).await;
-    assert_eq!(told(&answer.text).1["traceparent"], Value::Null);
+        connect(&line.client).await;
+        line.client.set_header("traceparent", &parent(TRACE));
+        line.client.set_header("tracestate", "a=1");
+        let answer = line
+            .client
+            .request(&call("7", "given", r#"{"n":1.0}"#))
+            .await;
+        let (_, headers) = told(&answer.text);
+        assert_eq!(headers["traceparent"], parent(TRACE).as_str());
+        assert_eq!(headers["tracestate"], "a=1");
+        let given = r#""params":{"name":"given","arguments":{"n":1.0}}"#;
+        assert!(answer.text.contains(given), "{}", answer.text);
+        line.client.set_header("traceparent", "00-malformed");
+        let answer = line.client.request(&call("8", "given", "{}")).await;
+        assert_eq!(told(&answer.text).1["traceparent"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn a_trace_crosses_the_eras() {
+    let receiver = Receiver::start().await;
+    for (n, section) in [receiver.section(), String::new()].into_iter().enumerate() {
+        let upstream = odd().start(Transport::Streamable).await;
+        let options = Options::configured(&section);
+        let line = Line::modern(Transport::Streamable, &upstream, &options).await;
+        line.client.set_header("traceparent", &parent(TRACE));
+        let answer = line
+            .client
+            .request(&Meta::default().call("7", "given", "{}"))
+            .await;
+        let (params, headers) = told(&answer.text);
+        if n == 1 {
+            assert_eq!(headers["traceparent"], parent(TRACE).as_str());
+            assert_eq!(params["_meta"]["traceparent"], Value::Null);
+            continue;
+        }
+        let request = receiver
+            .span(TRACE, SpanKind::Server, "tools/call given")
+            .await;
+        let asked = receiver
+            .span(TRACE, SpanKind::Client, "tools/call given")
+            .await;
+        assert_eq!(asked.parent_span_id, request.span_id);
+        let place = format!("00-{TRACE}-{}-01", hex(&asked.span_id));
+        assert_eq!(headers["traceparent"], place.as_str());
+        assert_eq!(params["_meta"]["traceparent"], place.as_str());
+        let revision = attribute(&request, "mcp.protocol.version");
+        assert_eq!(revision.as_deref(), Some("2026-07-28"));
+    }
 }
 
 #[tokio::test]
@@ -333,10 +369,25 @@ async fn no_content_is_in_spans_or_in_the_log_at_any_level() {
         "{}[auth.keys]\nalice = \"{key}\"\n[logging]\nlevel = \"trace\"\n",
         receiver.section()
     );
-    for format in ["pretty", "json"] {
+    let over_http = odd().start(Transport::Streamable).await;
+    let ways_in = [
+        (
+            "pretty",
+            format!("command = {:?}", odd_over_stdio().command),
+        ),
+        (
+            "json",
+            format!(
+                "url = \"{}\"\nheaders = {{ x-up = \"t0ken-of-upstream\" }}",
+                over_http.url.as_ref().unwrap()
+            ),
+        ),
+    ];
+    for (format, way_in) in ways_in {
         let data = TempDir::new().unwrap();
-        let options = Options::configured(&format!("{text}format = \"{format}\"\n"));
-        let mut riglm = Riglm::serve(&odd_over_stdio(), data.path(), &options).await;
+        let text = format!("{text}format = \"{format}\"\n[upstream]\n{way_in}\n");
+        let options = Options::configured(&text);
+        let mut riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
         let client = riglm.client(Answers::default());
         client.set_header("authorization", &format!("Bearer {key}"));
         let hello = initialize("0", "2025-11-25").replace("raw-client", "n4me-of-the-client");
@@ -365,7 +416,7 @@ async fn no_content_is_in_spans_or_in_the_log_at_any_level() {
             let of_log = log.lines().find(|line| line.contains(marker));
             assert_eq!(of_log, None, "{marker} in the log");
         }
-        assert!(!receiver.has("s3cret"));
+        assert!(!receiver.has("s3cret") && receiver.has("execute_tool"));
     }
     assert!(receiver.n_spans() > 20, "{}", receiver.n_spans());
 }

@@ -17,17 +17,11 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
     if parents.next().is_some() {
         return None;
     }
-    let mut states = headers.get_all(TRACESTATE).iter();
-    let first = states.next().map(HeaderValue::to_str);
     // Several headers are one list.
-    let state = states.try_fold(
-        first.transpose().ok()?.map(str::to_owned),
-        |list, next| -> Option<Option<String>> {
-            let list = list.unwrap_or_default();
-            Some(Some(format!("{list},{}", next.to_str().ok()?)))
-        },
-    );
-    TraceContext::parse(parent, state.flatten().as_deref())
+    let states = headers.get_all(TRACESTATE).iter();
+    let states: Option<Vec<&str>> = states.map(|state| state.to_str().ok()).collect();
+    let state = states.map(|states| states.join(","));
+    TraceContext::parse(parent, state.as_deref())
 }
 
 /// Returns `headers` with the place in a trace that a message is sent from, if it has one.

@@ -306,5 +306,8 @@ async fn a_receiver_that_is_gone_or_silent_holds_nobody_up() {
 async fn what_a_receiver_does_not_want_is_counted() {
     let receiver = TestReceiver::answering("200 OK", 7).await;
     let sender = Receiver::new(options(receiver.endpoint.clone())).unwrap();
-    assert_eq!(sender.send(bytes::Bytes::new()).await, Ok(7));
+    let batch = ExportTraceServiceRequest {
+        resource_spans: vec![Default::default()],
+    };
+    assert_eq!(sender.send(batch.encode_to_vec().into()).await, Ok(7));
 }
