@@ -175,15 +175,8 @@ impl TraceContext {
             .map(|state| serde_json::Value::from(state).to_string());
         let params = match &state {
             Some(state) => with_meta(params, &[(TRACEPARENT, &parent), (TRACESTATE, state)]),
-            None => {
-                let params = with_meta(params, &[(TRACEPARENT, &parent)]);
-                let meta = member(&params, "_meta").unwrap_or_default();
-                // One that is left is another trace's, or malformed.
-                match members(meta).any(|(key, _)| key == TRACESTATE) {
-                    true => without_meta(&params, TRACESTATE),
-                    false => params,
-                }
-            }
+            // One that is there is another trace's, or malformed.
+            None => without_state(with_meta(params, &[(TRACEPARENT, &parent)])),
         };
         message.with_params(&params)
     }
@@ -199,6 +192,15 @@ impl fmt::Display for TraceContext {
             u64::from_be_bytes(self.span.0),
             self.flags.to_byte()
         )
+    }
+}
+
+fn without_state(params: String) -> String {
+    let meta = member(&params, "_meta").unwrap_or_default();
+    if members(meta).any(|(key, _)| key == TRACESTATE) {
+        without_meta(&params, TRACESTATE)
+    } else {
+        params
     }
 }
 

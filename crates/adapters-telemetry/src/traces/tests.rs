@@ -209,6 +209,18 @@ async fn spans_reach_a_receiver_with_their_places_and_attributes() {
 }
 
 #[tokio::test]
+async fn spans_have_their_places() {
+    let receiver = TestReceiver::answering("200 OK", 0).await;
+    for sample_ratio in [0.0, 1.0] {
+        let options = TracesOptions {
+            sample_ratio,
+            ..options(receiver.endpoint.clone())
+        };
+        riglm_ports::contract::tracer::all(&OtlpTracer::start(options).unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_parent_decides_what_is_recorded_and_the_ratio_the_rest() {
     let mut receiver = TestReceiver::answering("200 OK", 0).await;
     let tracer = OtlpTracer::start(TracesOptions {

@@ -192,6 +192,9 @@ impl Shared {
         of: Option<&Arc<TraceContext>>,
     ) -> Option<Box<dyn Span>> {
         let tracer = self.tracer.as_ref()?;
+        if *operation == Operation::Store && !self.recorder.is_on() {
+            return None;
+        }
         Some(tracer.begin(operation, Some(of?)))
     }
 }

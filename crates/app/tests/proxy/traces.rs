@@ -240,26 +240,34 @@ async fn the_parts_of_a_batch_are_spans_and_its_bytes_stay() {
 
 #[tokio::test]
 async fn a_handshake_that_is_played_back_is_no_part_of_the_first() {
-    let (scene, tracer) = traced().await;
-    let lost = UpstreamError::Lost {
-        reason: "test".into(),
-    };
-    scene.upstream.lose(lost).await;
-    let before = tracer.ended().len();
+    let tracer = RecordingTracer::default();
+    let scene = Setup {
+        tracer: Some(Arc::new(tracer.clone())),
+        ..Setup::default()
+    }
+    .scene();
+    let hello = with_header(HELLO, PARENT);
+    scene.session.receive(hello).await.unwrap();
+    scene
+        .send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .await;
+    let reason = "test".into();
+    scene.upstream.lose(UpstreamError::Lost { reason }).await;
+    let (n_sent, n_ended) = (scene.upstream.sent().len(), tracer.ended().len());
     scene.send(&call(1)).await;
-    let sent: Vec<String> = scene
+    scene
         .upstream
-        .sent()
-        .into_iter()
-        .map(|(_, text)| text)
-        .collect();
-    let played = sent
-        .iter()
-        .rfind(|text| text.contains("initialize"))
-        .unwrap();
-    assert!(!played.contains("traceparent"), "{played}");
-    let spans = tracer.ended().split_off(before);
-    named(&spans, "upstream u tools/call echo");
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    let sent = scene.upstream.sent().split_off(n_sent);
+    let traces = scene.upstream.traces().split_off(n_sent);
+    let spans = tracer.ended().split_off(n_ended);
+    let asked = named(&spans, "upstream u tools/call echo")
+        .context
+        .traceparent();
+    assert!(sent[0].1.contains(r#""initialize""#) && !sent[0].1.contains("traceparent"));
+    assert!(sent[1].1.contains("notifications/initialized"));
+    assert_eq!(traces, [None, None, Some(asked)]);
 }
 
 #[tokio::test]

@@ -113,6 +113,8 @@ impl Relay {
             };
             first.get_or_insert_with(|| Arc::new(span.context().clone()));
             if let Some(pending) = self.state().pending.get_mut(id) {
+                // One that is there is of a connection whose session had expired.
+                pending.end_span(Outcome::Error);
                 pending.span = Some(span);
             }
         }
