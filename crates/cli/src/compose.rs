@@ -102,8 +102,7 @@ pub async fn build(config: &Config) -> anyhow::Result<Core> {
         work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
     };
-    let tracer = traces.clone().map(|traces| traces as Arc<dyn Tracer>);
-    let proxy = Arc::new(Proxy::traced(parts, tracer));
+    let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let watch = Arc::clone(&proxy);
@@ -244,6 +243,10 @@ async fn storage_from(
     let (storage, recording) = (&config.storage, &config.recording);
     let opening = riglm_adapters_storage::open(storage, recording, &config.data_dir, run, clock);
     Ok(Some(Arc::new(opening.await?)))
+}
+
+fn tracer_of(traces: Option<&Arc<OtlpTracer>>) -> Option<Arc<dyn Tracer>> {
+    traces.map(|traces| Arc::clone(traces) as Arc<dyn Tracer>)
 }
 
 /// Returns what sends traces; `None` where nobody receives them.

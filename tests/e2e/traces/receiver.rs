@@ -24,9 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone, Default)]
 struct Received {
     spans: Vec<Span>,
-    /// The bytes of all requests, and their headers as text.
+    /// The bytes of all requests, and their headers.
     raw: Vec<u8>,
-    heads: String,
+    heads: Vec<HeaderMap>,
 }
 
 /// A receiver on a port of its own.
@@ -50,7 +50,7 @@ async fn take(
         .flat_map(|of| of.scope_spans);
     received.spans.extend(scopes.flat_map(|scope| scope.spans));
     received.raw.extend_from_slice(&body);
-    received.heads.push_str(&format!("{headers:?}"));
+    received.heads.push(headers);
     StatusCode::OK
 }
 
@@ -104,9 +104,13 @@ impl Receiver {
             .any(|window| window == text.as_bytes())
     }
 
-    /// Returns whether a text stands in the headers of what was received.
-    pub(super) fn has_header(&self, text: &str) -> bool {
-        self.received().heads.contains(text)
+    /// Returns whether all requests came with a header.
+    pub(super) fn all_had(&self, name: &str, value: &str) -> bool {
+        let heads = self.received().heads;
+        !heads.is_empty()
+            && heads
+                .iter()
+                .all(|head| head.get(name).is_some_and(|is| is == value))
     }
 
     fn received(&self) -> Received {
@@ -124,7 +128,11 @@ pub(super) fn section(port: u16) -> String {
 
 /// Returns bytes as they are written in headers.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap();
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.collect()
 }
 
 /// Returns the text of an attribute.

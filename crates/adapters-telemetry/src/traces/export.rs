@@ -140,13 +140,11 @@ impl Lost {
             return;
         }
         let n_lost = self.n;
-        match &self.reason {
-            Some(reason) => tracing::warn!(n_lost, "{n_lost} spans of traces were lost: {reason}"),
-            None => tracing::warn!(
-                n_lost,
-                "{n_lost} spans of traces were lost: too many waited"
-            ),
-        }
+        let reason = match &self.reason {
+            Some(reason) => reason.to_string(),
+            None => "too many waited".into(),
+        };
+        tracing::warn!(n_lost, "{n_lost} spans of traces were lost: {reason}");
         *self = Self {
             last_said: Some(Instant::now()),
             ..Self::default()

@@ -260,14 +260,14 @@ async fn a_handshake_that_is_played_back_is_no_part_of_the_first() {
         .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
         .await;
     let sent = scene.upstream.sent().split_off(n_sent);
-    let traces = scene.upstream.traces().split_off(n_sent);
+    let places = scene.upstream.traces().split_off(n_sent);
     let spans = tracer.ended().split_off(n_ended);
     let asked = named(&spans, "upstream u tools/call echo")
         .context
         .traceparent();
     assert!(sent[0].1.contains(r#""initialize""#) && !sent[0].1.contains("traceparent"));
     assert!(sent[1].1.contains("notifications/initialized"));
-    assert_eq!(traces, [None, None, Some(asked)]);
+    assert_eq!(places, [None, None, Some(asked)]);
 }
 
 #[tokio::test]
