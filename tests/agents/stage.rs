@@ -107,6 +107,7 @@ impl Stage {
             WorkSessionsConfig::default().idle_gap(),
         );
         let lists = Arc::new(Lists::new(ListsParts {
+            observer: Arc::new(riglm_ports::observer::Unobserved),
             options: list_options(options),
             profiles: HashMap::new(),
             next_tools: Some(Arc::clone(&next_tools)),

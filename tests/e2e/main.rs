@@ -15,6 +15,7 @@ mod evaluation;
 mod faults;
 mod learning;
 mod models;
+mod operators;
 mod postgres;
 mod profiles;
 mod recording;
@@ -24,6 +25,7 @@ mod settings;
 #[expect(dead_code, reason = "the bench compares with replays")]
 #[path = "../agents/lib.rs"]
 mod simulation;
+mod traces;
 mod work_sessions;
 
 use riglm_tests::fixture::{Server, Upstream};

@@ -37,7 +37,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
 ];
 
 /// Foreign crates (by the beginning of their name when it ends in `*`) and where they belong.
-const PLACES: [(&str, &[&str]); 12] = [
+const PLACES: [(&str, &[&str]); 13] = [
     ("rmcp", &["riglm-adapters-mcp", "riglm-cli", "riglm-tests"]),
     ("sqlx*", &["riglm-adapters-storage"]),
     (
@@ -48,7 +48,11 @@ const PLACES: [(&str, &[&str]); 12] = [
     ("tokenizers", &["riglm-adapters-prediction"]),
     ("hf-hub", &["riglm-adapters-prediction"]),
     ("petgraph", &["riglm-domain"]),
-    ("opentelemetry*", &["riglm-adapters-telemetry"]),
+    (
+        "opentelemetry*",
+        &["riglm-adapters-telemetry", "riglm-tests"],
+    ),
+    ("prost", &["riglm-adapters-telemetry", "riglm-tests"]),
     ("prometheus", &["riglm-adapters-telemetry"]),
     ("utoipa*", &["riglm-adapters-http"]),
     ("config", &["riglm-cli"]),

@@ -5,4 +5,5 @@
 //! the domain; it knows no database.
 
 pub mod downstream;
+mod trace_headers;
 pub mod upstream;

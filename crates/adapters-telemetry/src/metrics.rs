@@ -12,6 +12,7 @@ use std::fmt;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Registry, TextEncoder};
+use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 
 pub use gauges::{EncoderReading, Readings, RecordingReading, UpstreamReading};
@@ -59,6 +60,11 @@ impl Metrics {
             provider,
             instruments,
         })
+    }
+
+    /// Notes that there is an upstream, so that what is counted of it is there from the start.
+    pub fn expect(&self, upstream: &UpstreamName) {
+        self.instruments.expect(upstream);
     }
 
     /// Has `read` asked whenever the metrics are, for what is not counted but is so at a moment.

@@ -20,6 +20,7 @@ mod search_tool;
 mod session;
 mod shared;
 mod tool_sets;
+mod traces;
 mod united;
 mod upstream_set;
 mod visitor;

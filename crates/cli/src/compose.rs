@@ -13,6 +13,7 @@ mod upstreams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::ListenConfig;
@@ -20,6 +21,7 @@ use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
+use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
@@ -33,6 +35,7 @@ use riglm_domain::id::{Entropy, RunId, ToolName};
 use riglm_ports::analytics::{AuditTrail, Journal};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
+use riglm_ports::tracer::Tracer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -58,6 +61,7 @@ pub struct Core {
     upstreams: Arc<Upstreams>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
+    traces: Option<Arc<OtlpTracer>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -89,14 +93,18 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         next_tools.as_ref(),
         Arc::clone(&clock),
     )?;
+    for upstream in &current {
+        telemetry.metrics.expect(upstream.connector.name());
+    }
     let filter = filter_from(
         config,
         storage.as_ref(),
         next_tools.as_ref(),
-        Arc::clone(&clock),
+        (Arc::clone(&clock), telemetry.observer()),
     );
     let intents = intents_from(config);
-    let proxy = Arc::new(Proxy::new(ProxyParts {
+    let traces = traces_from(config)?;
+    let parts = ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
@@ -108,7 +116,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         observer: telemetry.observer(),
         work_sessions: work_sessions_from(config, storage.as_deref())?,
         tools: meta_tools(&config.search),
-    }));
+    };
+    let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let watch = Arc::clone(&proxy);
@@ -138,6 +147,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         next_tools: next_tools.clone(),
         intents,
         retention,
+        observer: telemetry.observer(),
+        n_followed: AtomicU64::new(0),
     };
     let settings = following.map(|following| {
         let trail = storage
@@ -164,13 +175,14 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         upstreams,
         storage,
         recorder,
+        traces,
         stop,
         tasks,
     })
 }
 
 impl Core {
-    /// Ends everything: sessions first, the store last.
+    /// Ends everything: sessions first, then the store, and traces of all that last.
     pub async fn shutdown(self) {
         self.proxy.shutdown().await;
         self.upstreams.close().await;
@@ -180,6 +192,9 @@ impl Core {
         self.recorder.close().await;
         if let Some(storage) = self.storage {
             storage.close().await;
+        }
+        if let Some(traces) = self.traces {
+            traces.close().await;
         }
     }
 }
@@ -268,6 +283,16 @@ async fn storage_from(
     let (storage, recording) = (&config.storage, &config.recording);
     let opening = riglm_adapters_storage::open(storage, recording, &config.data_dir, run, clock);
     Ok(Some(Arc::new(opening.await?)))
+}
+
+fn tracer_of(traces: Option<&Arc<OtlpTracer>>) -> Option<Arc<dyn Tracer>> {
+    traces.map(|traces| Arc::clone(traces) as Arc<dyn Tracer>)
+}
+
+/// Returns what sends traces; `None` where nobody receives them.
+fn traces_from(config: &Config) -> anyhow::Result<Option<Arc<OtlpTracer>>> {
+    let started = config.telemetry.traces().map(OtlpTracer::start);
+    Ok(started.transpose()?.map(Arc::new))
 }
 
 fn journal_of(storage: Option<&Storage>) -> Arc<dyn Journal> {

@@ -73,7 +73,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn upstreams_change_while_the_proxy_runs_and_the_rest_is_named() {
+fn upstreams_and_limits_change_while_the_proxy_runs_and_the_rest_is_named() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let write = |text: &str| {
         let new = directory.path().join("new");
@@ -97,13 +97,21 @@ fn upstreams_change_while_the_proxy_runs_and_the_rest_is_named() {
     assert!(!line.contains("hunter2"), "{line}");
 
     write("limits.sessions = 7\nnaming = \"collision\"\n[upstreams.two]\ncommand = [\"two\"]\n");
-    let line = server.wait_for("need a restart");
-    assert!(line.contains("changes of naming, limits need"), "{line}");
+    let line = server.wait_for("cannot be changed while riglm runs");
+    assert!(
+        line.contains("WARN") && line.contains("naming cannot be changed"),
+        "{line}"
+    );
     let line = server.wait_for("the upstreams changed");
     assert!(line.ends_with("they are now: two"), "{line}");
+    let line = server.wait_for("the configuration changed");
+    assert!(
+        line.ends_with("the configuration changed: limits.sessions"),
+        "{line}"
+    );
 
     server.signal("-HUP");
-    server.wait_for("its upstreams are the same");
+    server.wait_for("nothing in it takes effect now");
     server.signal("-TERM");
     let status = server.child.wait().expect("the program ends");
     assert_eq!(status.code(), Some(0));

@@ -47,6 +47,7 @@ pub mod search;
 pub mod session;
 pub mod tool;
 pub mod tool_override;
+pub mod trace_context;
 pub mod uri_template;
 pub mod usage;
 pub mod weights;

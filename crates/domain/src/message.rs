@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::edit;
 use crate::request_hints::RequestHints;
+use crate::trace_context::TraceContext;
 
 /// An identifier that a peer chose: the `id` of a request or a `progressToken`.
 ///
@@ -151,6 +152,7 @@ pub struct Message {
     is_batch: bool,
     param_headers: Option<Arc<[ParamHeader]>>,
     hints: Option<Arc<RequestHints>>,
+    trace: Option<Arc<TraceContext>>,
 }
 
 /// A header `Mcp-Param-*` that travels with a request over HTTP: its name, and its value as it is
@@ -206,6 +208,7 @@ impl Message {
                 is_batch: false,
                 param_headers: None,
                 hints: None,
+                trace: None,
             });
         }
         let members: Vec<&RawValue> = serde_json::from_str(text).map_err(MessageError::NotJson)?;
@@ -225,6 +228,7 @@ impl Message {
             is_batch: true,
             param_headers: None,
             hints: None,
+            trace: None,
         })
     }
 
@@ -378,6 +382,21 @@ impl Message {
         self
     }
 
+    /// Returns the place in a trace that the message was made in, or is to be sent from, as far as it
+    /// is known; what its own `_meta` says is not looked at.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Arc<TraceContext>> {
+        self.trace.as_ref()
+    }
+
+    /// Returns the same message made in this place of a trace, or in none. Every edit keeps it, and no
+    /// byte of the message changes.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<Arc<TraceContext>>) -> Self {
+        self.trace = trace;
+        self
+    }
+
     /// Returns the same message with `params` of each request and notification as `change` makes
     /// it of their JSON text, unless it returns `None`.
     #[must_use]
@@ -437,6 +456,7 @@ impl Message {
             is_batch: false,
             param_headers: None,
             hints: None,
+            trace: None,
         }
     }
 
@@ -461,6 +481,7 @@ impl Message {
             |message| Self {
                 param_headers: self.param_headers.clone(),
                 hints: self.hints.clone(),
+                trace: self.trace.clone(),
                 ..message
             },
         )

@@ -110,6 +110,9 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// All transports.
+    pub const ALL: [Self; 3] = [Self::Stdio, Self::StreamableHttp, Self::Sse];
+
     /// Returns the name under which the transport is stored and printed.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -123,7 +126,7 @@ impl Transport {
     /// Returns the transport with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Stdio, Self::StreamableHttp, Self::Sse]
+        Self::ALL
             .into_iter()
             .find(|transport| transport.as_str() == name)
     }

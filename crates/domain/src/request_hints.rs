@@ -12,6 +12,7 @@ use crate::edit::{member, without_meta};
 use crate::mcp_header::decode_value;
 use crate::message::Message;
 use crate::scan::{members, unescaped};
+use crate::trace_context::{TRACEPARENT, TraceContext, TraceId};
 
 /// The entry of `_meta` with the key of the work that a request belongs to.
 pub const SESSION: &str = "io.github.riglm/session";
@@ -30,8 +31,6 @@ pub const TOKEN_BUDGET_HEADER: &str = "x-riglm-token-budget";
 const BAGGAGE: &str = "baggage";
 /// The property of baggage that names a session (the name that OpenTelemetry gives it).
 const BAGGAGE_SESSION: &str = "session.id";
-/// The entry of `_meta` with the trace that a request belongs to (W3C Trace Context).
-const TRACEPARENT: &str = "traceparent";
 
 /// The entries that end here.
 const OWN: [&str; 3] = [SESSION, CONTEXT, TOKEN_BUDGET];
@@ -58,10 +57,6 @@ pub struct RequestHints {
     /// The names of what was said in a form that cannot be read, or at too great a length.
     pub ignored: Vec<&'static str>,
 }
-
-/// Identifies a trace of W3C Trace Context: 16 bytes, not all of them 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TraceId(pub [u8; 16]);
 
 impl RequestHints {
     /// Returns what the headers of a POST say, by their values as they are written there.
@@ -119,8 +114,8 @@ impl RequestHints {
                     }
                 }
                 TRACEPARENT => {
-                    let trace = text(value).as_deref().and_then(trace_id);
-                    read.trace = read.kept(TRACEPARENT, trace);
+                    let context = text(value).and_then(|text| TraceContext::parse(&text, None));
+                    read.trace = read.kept(TRACEPARENT, context.map(|context| context.trace));
                 }
                 _ => {}
             }
@@ -239,24 +234,6 @@ fn percent_decoded(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
-}
-
-/// Returns the trace of a `traceparent`: `version-trace-parent-flags`, in hexadecimal digits.
-fn trace_id(text: &str) -> Option<TraceId> {
-    let mut fields = text.trim().split('-');
-    let version = fields.next().filter(|version| version.len() == 2)?;
-    let trace = fields.next().filter(|trace| trace.len() == 32)?;
-    let parent = fields.next().filter(|parent| parent.len() == 16)?;
-    let flags = fields.next().filter(|flags| flags.len() == 2)?;
-    let is_lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let is_form = [version, trace, parent, flags]
-        .iter()
-        .all(|field| field.bytes().all(is_lower_hex));
-    if !is_form || version == "ff" {
-        return None;
-    }
-    let bytes = u128::from_str_radix(trace, 16).ok()?.to_be_bytes();
-    (bytes != [0; 16]).then_some(TraceId(bytes))
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ pub mod searches;
 pub mod sessions;
 pub mod snapshots;
 pub mod tool_definitions;
+pub mod tracer;
 pub mod usage;
 pub mod weights;
 pub mod work_sessions;

@@ -5,6 +5,7 @@ mod client;
 mod clock;
 mod predictor;
 mod store;
+mod tracer;
 mod upstream;
 mod word_counter;
 
@@ -12,5 +13,6 @@ pub use client::RecordingClient;
 pub use clock::ManualClock;
 pub use predictor::FailingPredictor;
 pub use store::MemoryStore;
+pub use tracer::{RecordedSpan, RecordingTracer};
 pub use upstream::ScriptedUpstream;
 pub use word_counter::WordCounter;

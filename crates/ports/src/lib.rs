@@ -17,4 +17,5 @@ pub mod list_policy;
 pub mod observer;
 pub mod predictor;
 pub mod token_counter;
+pub mod tracer;
 pub mod upstream;

@@ -141,6 +141,9 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// All limits.
+    pub const ALL: [Self; 3] = [Self::Sessions, Self::InFlight, Self::Connections];
+
     /// Returns the name.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -2,7 +2,8 @@
 
 use std::future::{Ready, ready};
 
-use riglm_ports::fake::{FailingPredictor, MemoryStore};
+use riglm_ports::contract;
+use riglm_ports::fake::{FailingPredictor, MemoryStore, RecordingTracer};
 
 fn fresh() -> Ready<Box<MemoryStore>> {
     ready(Box::default())
@@ -11,3 +12,8 @@ fn fresh() -> Ready<Box<MemoryStore>> {
 riglm_ports::usage_store_contract!(memory, fresh());
 
 riglm_ports::predictor_contract!(predictor, &|| Box::new(FailingPredictor::default()));
+
+#[test]
+fn spans_have_their_places() {
+    contract::tracer::all(&RecordingTracer::default());
+}

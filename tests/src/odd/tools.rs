@@ -64,6 +64,8 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             std::process::id()
         ),
         "seen" => seen(session),
+        // No list has it: it is for tests of what is on the wire.
+        "given" => given(session, &request.params),
         "sleep" => {
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
             r#"{"content":[]}"#.into()
@@ -141,6 +143,13 @@ async fn watch(session: &Arc<Session>, request: &Asked, name: &str) -> Option<St
         }
     };
     Some(result_of(id, &result))
+}
+
+/// Returns the parameters of the call, and the headers of the request that it came with.
+fn given(session: &Session, params: &str) -> String {
+    let headers = session.seen(|seen| seen.headers.clone());
+    let headers = if headers.is_empty() { "null" } else { &headers };
+    format!(r#"{{"content":[],"structuredContent":{{"params":{params},"headers":{headers}}}}}"#)
 }
 
 fn seen(session: &Session) -> String {

@@ -22,6 +22,7 @@ use url::Url;
 use super::http::Endpoint;
 use super::http::event_stream::{EventStream, payload};
 use super::http::reply::{self, Content};
+use crate::trace_headers::with_trace;
 
 /// Connects to one HTTP+SSE server; every connection is an event stream of its own.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl UpstreamConnector for SseConnector {
             mailbox: Arc::new(Mailbox {
                 endpoint: self.endpoint.clone(),
                 url,
-                headers,
+                headers: Arc::new(headers),
                 events: Arc::downgrade(&events),
                 closing: closing.clone(),
             }),
@@ -212,7 +213,7 @@ async fn report_all(stream: &mut EventStream, events: &dyn UpstreamEvents) -> Up
 struct Mailbox {
     endpoint: Arc<Endpoint>,
     url: Url,
-    headers: HeaderMap,
+    headers: Arc<HeaderMap>,
     /// Kept alive by the task that reads the stream.
     events: Weak<dyn UpstreamEvents>,
     closing: CancellationToken,
@@ -235,7 +236,8 @@ impl Mailbox {
         taken: Option<oneshot::Sender<()>>,
     ) -> Result<(), UpstreamError> {
         let body = message.on_one_line();
-        let posting = self.endpoint.post(&self.url, &self.headers, body, taken);
+        let headers = with_trace(Arc::clone(&self.headers), message);
+        let posting = self.endpoint.post(&self.url, &headers, body, taken);
         let limit = self.endpoint.limits.accept_timeout;
         let response = tokio::select! {
             biased;

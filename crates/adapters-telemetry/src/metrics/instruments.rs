@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
-use riglm_ports::observer::{Event, ListShownEvent, RequestEnded, ToolCalled};
+use riglm_domain::id::UpstreamName;
+use riglm_domain::invocation::ToolSource;
+use riglm_domain::protocol::Transport;
+use riglm_domain::search::SearchQuality;
+use riglm_ports::observer::{Event, Limit, ListShownEvent, RequestEnded, ToolCalled};
 
 use super::labels::Labels;
 
@@ -52,7 +56,15 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
+    /// Returns instruments that have counted nothing. What has few labels is there from the start with
+    /// zeros, so that a first event is seen as an increase.
     pub(super) fn new(meter: &Meter) -> Self {
+        let instruments = Self::unused(meter);
+        instruments.count_nothing();
+        instruments
+    }
+
+    fn unused(meter: &Meter) -> Self {
         let counter = |name: &'static str, text: &'static str| {
             meter.u64_counter(name).with_description(text).build()
         };
@@ -162,6 +174,60 @@ impl Instruments {
         }
     }
 
+    fn count_nothing(&self) {
+        let alone = [
+            &self.list_changes,
+            &self.predicted_calls,
+            &self.covered_calls,
+            &self.budget_short,
+            &self.override_changes,
+        ];
+        for counter in alone {
+            counter.add(0, &[]);
+        }
+        self.predicted_mass.add(0.0, &[]);
+        self.config_version.record(0, &[]);
+        for limit in Limit::ALL {
+            let limit = KeyValue::new("limit", limit.as_str());
+            self.limits_reached.add(0, &[limit]);
+        }
+        for transport in Transport::ALL {
+            let transport = KeyValue::new("transport", transport.as_str());
+            self.sessions_opened
+                .add(0, std::slice::from_ref(&transport));
+            self.sessions_closed.add(0, &[transport]);
+        }
+        for source in [ToolSource::Shown, ToolSource::Found, ToolSource::Hidden] {
+            for is_first_use in [true, false] {
+                self.calls_by_source.add(0, &of_call(source, is_first_use));
+            }
+        }
+        for quality in [
+            SearchQuality::High,
+            SearchQuality::Medium,
+            SearchQuality::Low,
+        ] {
+            for is_repeated in [true, false] {
+                self.searches.add(0, &of_search(quality, is_repeated));
+            }
+        }
+    }
+
+    /// Notes that there is an upstream.
+    pub(super) fn expect(&self, upstream: &UpstreamName) {
+        for is_available in [true, false] {
+            let labels = self.of_upstream(upstream, is_available);
+            self.upstream_changes.add(0, &labels);
+        }
+    }
+
+    fn of_upstream(&self, upstream: &UpstreamName, is_available: bool) -> [KeyValue; 2] {
+        [
+            KeyValue::new("upstream", self.labels.upstream(Some(upstream))),
+            KeyValue::new("available", is_available),
+        ]
+    }
+
     pub(super) fn count(&self, event: &Event<'_>) {
         match event {
             Event::SessionOpened { transport } => {
@@ -183,11 +249,7 @@ impl Instruments {
                 took,
                 ..
             } => {
-                let labels = [
-                    KeyValue::new("quality", quality.as_str()),
-                    KeyValue::new("repeated", *is_repeated),
-                ];
-                self.searches.add(1, &labels);
+                self.searches.add(1, &of_search(*quality, *is_repeated));
                 self.search_duration.record(took.as_secs_f64(), &[]);
             }
             Event::BudgetShort => self.budget_short.add(1, &[]),
@@ -199,10 +261,7 @@ impl Instruments {
                 upstream,
                 is_available,
             } => {
-                let labels = [
-                    KeyValue::new("upstream", self.labels.upstream(Some(upstream))),
-                    KeyValue::new("available", *is_available),
-                ];
+                let labels = self.of_upstream(upstream, *is_available);
                 self.upstream_changes.add(1, &labels);
             }
             Event::OverrideChanged => self.override_changes.add(1, &[]),
@@ -231,11 +290,8 @@ impl Instruments {
     }
 
     fn tool_called(&self, call: &ToolCalled<'_>) {
-        let labels = [
-            KeyValue::new("source", call.source.as_str()),
-            KeyValue::new("first_use", call.is_first_use),
-        ];
-        self.calls_by_source.add(1, &labels);
+        self.calls_by_source
+            .add(1, &of_call(call.source, call.is_first_use));
         if let Some(mass) = call.predicted_mass {
             self.predicted_calls.add(1, &[]);
             self.predicted_mass.add(mass, &[]);
@@ -254,6 +310,20 @@ impl Instruments {
         let saved = list.available_tokens.saturating_sub(list.shown_tokens);
         self.list_tokens_saved.add(saved, &labels[..1]);
     }
+}
+
+fn of_call(source: ToolSource, is_first_use: bool) -> [KeyValue; 2] {
+    [
+        KeyValue::new("source", source.as_str()),
+        KeyValue::new("first_use", is_first_use),
+    ]
+}
+
+fn of_search(quality: SearchQuality, is_repeated: bool) -> [KeyValue; 2] {
+    [
+        KeyValue::new("quality", quality.as_str()),
+        KeyValue::new("repeated", is_repeated),
+    ]
 }
 
 fn seconds(duration: Duration) -> f64 {

@@ -15,6 +15,7 @@ use riglm_ports::analytics::{
     ChangeFeed, ListActivityRepository, ListEpochRepository, OverrideRepository, UsageRepository,
 };
 use riglm_ports::clock::Clock;
+use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
 
 use super::ask::ListAsk;
@@ -64,6 +65,8 @@ pub struct ListsParts {
     pub counter: Arc<dyn TokenCounter>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
+    /// Is told of lists that a budget makes short.
+    pub observer: Arc<dyn Observer>,
 }
 
 /// Decides what lists show.
@@ -75,6 +78,7 @@ pub struct Lists {
     pub(super) sizes: Arc<Sizes>,
     pub(super) scopes: Scopes,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) observer: Arc<dyn Observer>,
     pub(super) overrides: ArcSwap<Vec<ToolOverride>>,
     /// Counts what operators decided, in overrides and in options.
     pub(super) revision: AtomicU64,
@@ -97,6 +101,7 @@ impl Lists {
             sizes: Arc::new(Sizes::new(parts.counter)),
             scopes: Scopes::default(),
             clock: parts.clock,
+            observer: parts.observer,
             overrides: ArcSwap::default(),
             revision: AtomicU64::new(0),
             relisting: Mutex::default(),

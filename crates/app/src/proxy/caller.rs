@@ -197,7 +197,16 @@ impl Caller {
 
     /// Changes what has to be played back.
     pub(super) fn set_handshake(&self, change: impl FnOnce(&mut Handshake)) {
-        change(&mut self.introduction().handshake);
+        let handshake = &mut self.introduction().handshake;
+        change(handshake);
+        // What is played back later is no part of the request that it was once.
+        for said in [
+            &mut handshake.initialize,
+            &mut handshake.initialized,
+            &mut handshake.log_level,
+        ] {
+            *said = said.take().map(|message| message.with_trace(None));
+        }
     }
 
     /// Returns the position of the next call.

@@ -12,6 +12,7 @@ use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, Limit, Observer};
+use riglm_ports::tracer::Tracer;
 
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{MetaTools, Offers, SearchTool};
@@ -73,6 +74,13 @@ impl Proxy {
     /// Returns a proxy made of these parts.
     #[must_use]
     pub fn new(parts: ProxyParts) -> Self {
+        Self::traced(parts, None)
+    }
+
+    /// Returns a proxy made of these parts that tells `tracer` of the way of each request, where there
+    /// is one.
+    #[must_use]
+    pub fn traced(parts: ProxyParts, tracer: Option<Arc<dyn Tracer>>) -> Self {
         let search_tool = search_tool(&parts);
         let shared = Shared {
             upstreams: ArcSwap::from_pointee(UpstreamSet::new(
@@ -88,6 +96,7 @@ impl Proxy {
             intents: parts.intents,
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
+            tracer,
             lists: ListMemory::default(),
             offers: Offers::default(),
             directories: Directories::default(),

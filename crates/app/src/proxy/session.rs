@@ -25,6 +25,7 @@ use super::escape::{Unescaping, taken_in};
 use super::member::{Member, MemberLink};
 use super::relay::{Relay, session_ended};
 use super::shared::Shared;
+use super::traces::{Traces, Tracing};
 use super::united::United;
 use super::united::waiting::Waiting;
 use super::upstream_set::{UpstreamEntry, UpstreamSet};
@@ -49,6 +50,8 @@ pub struct ClientSession {
     /// There is or was more than one upstream.
     is_united: AtomicBool,
     pub(super) united: United,
+    /// The spans of its requests, where traces are wanted.
+    traces: Option<Arc<Traces>>,
     itself: Weak<Self>,
     changing: Mutex<()>,
     is_closed: AtomicBool,
@@ -68,10 +71,14 @@ impl ClientSession {
     ) -> Arc<Self> {
         let started_at = shared.recorder.now();
         let set = shared.upstreams.load_full();
+        let caller = Arc::new(Caller::new(transport, visitor, started_at));
+        let traces = Traces::of(&shared, &caller);
+        let client = Tracing::link(Arc::new(Unescaping::new(client)), traces.as_ref());
         let session = Arc::new_cyclic(|itself| Self {
-            caller: Arc::new(Caller::new(transport, visitor, started_at)),
+            caller,
             shared,
-            client: Arc::new(Unescaping::new(client)),
+            client,
+            traces,
             members: ArcSwap::default(),
             retiring: Mutex::default(),
             next_member: AtomicU64::new(0),
@@ -183,6 +190,10 @@ impl ClientSession {
                 let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
                 return self.refuse(&message, error).await.map(|()| None);
             }
+        };
+        let message = match &self.traces {
+            Some(traces) => traces.begin(message),
+            None => message,
         };
         self.note_hint(&message).await;
         if self.is_united() {

@@ -7,6 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use riglm_domain::naming::Naming;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::observer::{Event, Observer};
+use riglm_ports::tracer::Tracer;
 
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{Offers, SearchTool};
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(super) next_tools: Option<Arc<NextTools>>,
     /// Finds the work session of each request, where they are derived.
     pub(super) work_sessions: Option<Arc<WorkSessions>>,
+    /// Records spans, where traces are wanted.
+    pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) lists: ListMemory,
     /// What sessions could call, made once for all to which the same is listed.
     pub(super) offers: Offers,

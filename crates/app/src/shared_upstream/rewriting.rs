@@ -93,6 +93,7 @@ pub(super) fn members_of(batch: &Message) -> Vec<Message> {
     members
         .into_iter()
         .filter_map(|member| Message::parse(&batch.raw().slice_ref(member.get().as_bytes())).ok())
+        .map(|member| member.with_trace(batch.trace().cloned()))
         .collect()
 }
 

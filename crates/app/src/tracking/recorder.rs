@@ -169,6 +169,11 @@ impl Recorder {
         }
     }
 
+    /// Returns whether anything is recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        self.options.policy != RecordingPolicy::Off
+    }
+
     /// Returns the present moment.
     #[must_use]
     pub fn now(&self) -> Timestamp {

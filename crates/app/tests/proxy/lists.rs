@@ -46,6 +46,7 @@ fn options() -> ListOptions {
 
 fn filter(options: ListOptions) -> ListFilter {
     ListFilter::learned(Arc::new(Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::Unobserved),
         options,
         profiles: HashMap::new(),
         next_tools: None,
@@ -411,6 +412,7 @@ fn told(scene: &Scene) -> Vec<String> {
 fn governed() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
     let lists = Arc::new(Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::Unobserved),
         options: ListOptions::default(),
         profiles: HashMap::new(),
         next_tools: None,

@@ -14,3 +14,4 @@ mod rounds;
 mod scene;
 mod search;
 mod sessions;
+mod traces;

@@ -21,6 +21,7 @@ use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
 use riglm_ports::list_policy::ListPolicy;
+use riglm_ports::tracer::Tracer;
 use riglm_ports::upstream::UpstreamConnector;
 
 pub(crate) const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#;
@@ -54,6 +55,8 @@ pub(crate) struct Setup {
     pub(crate) search: Option<&'static str>,
     /// Whether the proxy has its other tools too.
     pub(crate) has_others: bool,
+    /// Where spans go.
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Setup {
@@ -74,7 +77,7 @@ impl Setup {
             configured.options.max_connections = self.max_connections;
         }
         let intents = Arc::new(Intents::new(IntentWeights::default()));
-        let proxy = Proxy::new(ProxyParts {
+        let parts = ProxyParts {
             upstreams: vec![configured],
             naming: Naming::Prefix,
             recorder: Arc::new(Recorder::new(journal, hasher, clock, run, self.options)),
@@ -93,7 +96,8 @@ impl Setup {
                 call_tool: self.has_others.then(|| "call_tool".into()),
                 set_context: self.has_others.then(|| "set_context".into()),
             },
-        });
+        };
+        let proxy = Proxy::traced(parts, self.tracer);
         let client = Arc::new(RecordingClient::default());
         let session = proxy
             .accept(

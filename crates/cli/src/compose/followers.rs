@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use riglm_adapters_prediction::{FilteringConfig, Strategy, list_policy_from};
@@ -9,6 +10,7 @@ use riglm_app::filtering::ListFilter;
 use riglm_app::intent::Intents;
 use riglm_app::learning::NextTools;
 use riglm_app::proxy::{Proxy, Upstream};
+use riglm_ports::observer::{Event, Observer};
 use tokio::sync::watch;
 
 use super::learning::next_tools_options;
@@ -26,6 +28,9 @@ pub(super) struct Followers {
     pub(super) next_tools: Option<Arc<NextTools>>,
     pub(super) intents: Option<Arc<Intents>>,
     pub(super) retention: watch::Sender<Option<Duration>>,
+    pub(super) observer: Arc<dyn Observer>,
+    /// Counts the configurations that were followed.
+    pub(super) n_followed: AtomicU64,
 }
 
 impl Followers {
@@ -48,6 +53,8 @@ impl Followers {
             std::mem::replace(keep, asked) != asked
         });
         self.follow_lists(before, now);
+        let version = self.n_followed.fetch_add(1, Ordering::Relaxed) + 1;
+        self.observer.observe(&Event::ConfigChanged { version });
     }
 
     fn follow_lists(&self, before: &Config, now: &Config) {

@@ -13,6 +13,7 @@ use riglm_app::learning::NextTools;
 use riglm_domain::listing::{ListBounds, ListPrices};
 use riglm_domain::prediction::NamePattern;
 use riglm_ports::clock::Clock;
+use riglm_ports::observer::Observer;
 
 use crate::config::{Config, SearchConfig};
 
@@ -21,7 +22,7 @@ pub(super) fn filter_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
     next_tools: Option<&Arc<NextTools>>,
-    clock: Arc<dyn Clock>,
+    (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
 ) -> ListFilter {
     if !config.filtering.is_learned() {
         warn_of_profiles(config);
@@ -38,6 +39,7 @@ pub(super) fn filter_from(
         }
     });
     ListFilter::learned(Arc::new(Lists::new(ListsParts {
+        observer,
         options: options(&config.filtering, &config.search),
         profiles: profile_options(config).collect(),
         next_tools: next_tools.cloned(),

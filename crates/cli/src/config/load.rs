@@ -181,6 +181,7 @@ fn checked(
         work_sessions: sections.work_sessions,
         limits: sections.limits,
         logging: sections.logging,
+        telemetry: sections.telemetry,
     })
 }
 

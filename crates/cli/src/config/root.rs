@@ -16,7 +16,7 @@ use validator::Validate;
 
 use super::{
     AuthConfig, ConfigError, IntentConfig, KeyRing, ListenConfig, LoggingConfig, SearchConfig,
-    Upstream,
+    TelemetryConfig, Upstream,
 };
 
 /// The sections as they are read.
@@ -53,6 +53,8 @@ pub(super) struct Sections {
     pub(super) limits: Limits,
     #[validate(nested)]
     pub(super) logging: LoggingConfig,
+    #[validate(nested)]
+    pub(super) telemetry: TelemetryConfig,
 }
 
 /// How clients are connected.
@@ -104,6 +106,8 @@ pub struct Config {
     pub limits: Limits,
     /// Section `logging`.
     pub logging: LoggingConfig,
+    /// Section `telemetry`.
+    pub telemetry: TelemetryConfig,
 }
 
 impl Config {
@@ -139,6 +143,7 @@ impl Config {
             ("work_sessions", self.work_sessions == other.work_sessions),
             ("limits", self.limits == other.limits),
             ("logging", self.logging == other.logging),
+            ("telemetry", self.telemetry == other.telemetry),
         ]
         .into_iter()
         .filter(|(_, is_equal)| !is_equal)

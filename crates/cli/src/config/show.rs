@@ -379,6 +379,19 @@ mod tests {
     }
 
     #[test]
+    fn the_headers_of_the_receiver_of_traces_are_not_shown() {
+        let lines = shown(
+            "[telemetry.otlp]\nendpoint = \"https://h/?key=hunter2\"\n\
+             headers = { X-Key = \"hunter2\", Authorization = \"${TOKEN}\" }\n",
+            &[("TOKEN", "hunter2")],
+        );
+        let value = |key: &str| line(&lines, &format!("telemetry.otlp.{key}")).0;
+        assert_eq!(value("headers.X-Key"), r#""[redacted]""#);
+        assert_eq!(value("headers.Authorization"), r#""${TOKEN}""#);
+        assert!(lines.iter().all(|(_, value, _)| !value.contains("hunter2")));
+    }
+
+    #[test]
     fn the_address_of_a_database_is_shown_without_what_is_secret() {
         let value = |url: &str| {
             let file = format!("[storage.postgres]\nurl = {url:?}\n");

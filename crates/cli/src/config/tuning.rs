@@ -89,6 +89,10 @@ const FIXED: &[(&[&str], &str)] = &[
         &["logging", "format"],
         "the form of the log is decided at the start",
     ),
+    (
+        &["telemetry"],
+        "what sends traces is put together at the start",
+    ),
     (&["logging", "include_arguments"], OF_WHAT_IS_STORED),
     (&["logging", "include_results"], OF_WHAT_IS_STORED),
 ];

@@ -20,6 +20,8 @@ pub struct ScriptedUpstream {
 #[derive(Debug, Default)]
 struct Script {
     sent: Vec<(usize, String)>,
+    /// The place in a trace that each of them was sent from, as it is written in headers.
+    traces: Vec<Option<String>>,
     connections: Vec<Arc<dyn UpstreamEvents>>,
     n_closed: usize,
     refusals: VecDeque<UpstreamError>,
@@ -72,6 +74,11 @@ impl ScriptedUpstream {
     /// Returns what was sent: the number of the connection, from 0, and the text.
     pub fn sent(&self) -> Vec<(usize, String)> {
         self.script().sent.clone()
+    }
+
+    /// Returns where in a trace each message that was sent came from, as it is written in headers.
+    pub fn traces(&self) -> Vec<Option<String>> {
+        self.script().traces.clone()
     }
 
     /// Returns how many connections were opened and how many of them were closed.
@@ -151,6 +158,8 @@ impl UpstreamLink for ScriptedLink {
             }
             let text = String::from_utf8_lossy(message.raw()).into_owned();
             script.sent.push((self.number, text));
+            let trace = message.trace().map(|trace| trace.traceparent());
+            script.traces.push(trace);
             message
                 .single()
                 .and_then(|envelope| envelope.as_request())

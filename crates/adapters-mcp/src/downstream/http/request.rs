@@ -1,6 +1,7 @@
 //! What is read of an HTTP request before anything of MCP: who sends it, what it accepts, and its
 //! body within the limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -22,6 +23,7 @@ use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use super::port::Port;
 use super::reply;
 use crate::downstream::refusal::{too_large, unreadable};
+use crate::trace_headers;
 
 /// The most that the headers of a request may have in all.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -153,6 +155,10 @@ pub(super) async fn message(
         let (error, id): (RpcError, Option<RequestId>) = unreadable(source);
         Box::new(reply::error(StatusCode::BAD_REQUEST, &error, id.as_ref()))
     })?;
+    let message = match trace_headers::of_headers(headers) {
+        Some(trace) => message.with_trace(Some(Arc::new(trace))),
+        None => message,
+    };
     Ok(match hints(headers) {
         Some(hints) => message.with_hints(hints),
         None => message,

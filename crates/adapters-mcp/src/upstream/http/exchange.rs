@@ -18,6 +18,7 @@ use super::event_stream::{EventStream, Position, payload};
 use super::open_exchanges::Place;
 use super::reply::{self, Content};
 use super::session::Session;
+use crate::trace_headers::with_trace;
 
 /// How long an answered request's stream may stay open.
 const LINGER: Duration = Duration::from_secs(10);
@@ -114,6 +115,7 @@ impl Exchange {
             Era::Modern(headers) => Arc::new(std::mem::take(headers)),
         };
         let names_session = Session::names_session(&headers);
+        let headers = with_trace(headers, &message);
         let endpoint = self.session.endpoint.clone();
         let body = message.raw().clone();
         drop(message);

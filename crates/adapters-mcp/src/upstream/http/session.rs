@@ -18,6 +18,7 @@ use super::endpoint::Endpoint;
 use super::era::Eras;
 use super::open_exchanges::OpenExchanges;
 use super::reply;
+use crate::trace_headers::with_trace;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -164,6 +165,7 @@ impl Session {
         report: oneshot::Sender<Result<(), UpstreamError>>,
     ) {
         let names_session = Self::names_session(&headers);
+        let headers = with_trace(headers, &message);
         let endpoint = &self.endpoint;
         let accepted = async {
             let body = message.raw().clone();

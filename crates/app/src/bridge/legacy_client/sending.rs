@@ -25,6 +25,7 @@ impl LegacyFace {
             let Ok(message) = Message::parse(&bytes) else {
                 continue; // It was read as a part of the batch before.
             };
+            let message = message.with_trace(batch.trace().cloned());
             let request = message.request_ids().next().cloned();
             match (self.send_one(message).await, request) {
                 (Ok(Sent::UnderWay(exchange)), _) => {

@@ -70,6 +70,7 @@ fn lists_with(
         changes: store.clone(),
     });
     Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::Unobserved),
         options,
         profiles: HashMap::from([("narrow".into(), narrow())]),
         next_tools: Some(Arc::new(next_tools)),
@@ -339,6 +340,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
         ..ListOptions::default()
     };
     let lists = Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::Unobserved),
         options,
         profiles: HashMap::new(),
         next_tools: None,

@@ -9,6 +9,7 @@ use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::observer::{Event, ToolCalled};
+use riglm_ports::tracer::Operation;
 
 use super::Relay;
 use super::params::RequestParams;
@@ -95,7 +96,9 @@ impl Relay {
             request_bytes: message.raw().len(),
         };
         self.review_list(together, is_modern);
+        let storing = self.shared.span(&Operation::Store, message.trace());
         let opened = self.shared.recorder.call_opened(details).await;
+        drop(storing);
         let id = opened.map_err(|refused| {
             RpcError::new(RpcErrorCode::RecordingUnavailable, refused.to_string())
         })?;

@@ -10,6 +10,7 @@ use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::{Event, RequestEnded};
+use riglm_ports::tracer::Operation;
 use riglm_ports::upstream::UpstreamError;
 
 use super::Relay;
@@ -34,10 +35,18 @@ impl Relay {
     /// Closes the row of a request that ended.
     pub(super) async fn complete(
         &self,
-        pending: Pending,
+        mut pending: Pending,
         outcome: Outcome,
         response: Response<'_>,
     ) {
+        pending.end_span(outcome);
+        let is_recorded = matches!(
+            pending.purpose,
+            Purpose::Call(Some(_)) | Purpose::Exchange { .. }
+        );
+        let request = pending.message.as_ref().filter(|_| is_recorded);
+        let of = request.and_then(Message::trace);
+        let _storing = self.shared.span(&Operation::Store, of);
         let recorder = &self.shared.recorder;
         let duration = pending.started.elapsed();
         match pending.purpose {
@@ -82,10 +91,11 @@ impl Relay {
     pub(super) async fn fail(
         self: &Arc<Self>,
         id: &RequestId,
-        pending: Pending,
+        mut pending: Pending,
         outcome: Outcome,
         error: &RpcError,
     ) {
+        pending.end_span(outcome);
         let mut ending = Ending::new(self, pending);
         if !ending.is_counted {
             return; // Nobody waits; dropping it tells a waiting task of the proxy's own.

@@ -169,6 +169,7 @@ impl Relay {
             is_cancelled: false,
             was_resent: false,
             order: 0,
+            span: None,
         };
         self.reserve(id, pending)?;
         self.note_intent_of(method, &params).await;

@@ -19,6 +19,7 @@ use super::listing::promising;
 use super::offered::is_own;
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
 use super::pending::{Pending, Purpose};
+use crate::proxy::traces::end_of;
 
 /// Notifications that concern the server as a whole, never one request.
 const STANDALONE: [&str; 4] = [
@@ -171,7 +172,7 @@ impl Relay {
         envelope: &Envelope,
         related: Option<RequestId>,
     ) {
-        let Some((id, pending)) = self.take_answered(envelope, related.as_ref()) else {
+        let Some((id, mut pending)) = self.take_answered(envelope, related.as_ref()) else {
             if envelope.id().is_some_and(is_own) {
                 return tracing::debug!("an answer that nobody waits for any more is dropped");
             }
@@ -179,6 +180,7 @@ impl Relay {
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
         };
+        end_span(&mut pending, &message, envelope);
         let mut ending = Ending::new(self, pending);
         let since_progress = ending.last_progress().map(|progress| progress.elapsed());
         if let Some(gap) = since_progress.and_then(|since| PROGRESS_GAP.checked_sub(since)) {
@@ -320,8 +322,9 @@ impl Relay {
             match (envelope.kind(), envelope.id()) {
                 (Kind::Success | Kind::Failure, Some(id)) => {
                     let pending = self.state().pending.remove(id);
-                    if let Some(pending) = pending {
+                    if let Some(mut pending) = pending {
                         route = Route::Related(id.clone());
+                        end_span(&mut pending, &message, envelope);
                         let mut ending = Ending::new(self, pending);
                         if let Some(pending) = ending.take()
                             && let Some((_, outcome)) =
@@ -431,6 +434,14 @@ impl Relay {
             self.fail(id, pending, Outcome::Error, &upstream_failure(error))
                 .await;
         }
+    }
+}
+
+/// Ends the span of a request to the upstream that is answered.
+fn end_span(pending: &mut Pending, message: &Message, envelope: &Envelope) {
+    if let Some(mut span) = pending.span.take() {
+        let is_call = matches!(pending.purpose, Purpose::Call(_));
+        span.end_as(end_of(message, envelope, is_call));
     }
 }
 

@@ -14,6 +14,7 @@ use riglm_domain::scan::unescaped;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
+use riglm_ports::tracer::Operation;
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +128,11 @@ impl Relay {
         };
         let row = self.row().await;
         let session = CallSession::of(request.work_session, row);
+        let predicting = self
+            .shared
+            .span(&Operation::Prediction, request.message.trace());
         let shown = listing.choose(lists, (row, session), &whole.offer).await;
+        drop(predicting);
         if self.caller.is_first_of(&whole.offer) {
             for page in &whole.listings {
                 self.shared.recorder.tools_listed(row, page).await;

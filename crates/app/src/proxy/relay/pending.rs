@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, ToolName};
+use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::tool::ToolRef;
+use riglm_ports::tracer::{End, Span};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -97,6 +99,8 @@ pub(crate) struct Pending {
     pub(crate) was_resent: bool,
     /// Position among all requests of the session.
     pub(crate) order: u64,
+    /// The span of its way to the upstream and back, where traces are wanted.
+    pub(crate) span: Option<Box<dyn Span>>,
 }
 
 impl Pending {
@@ -144,6 +148,14 @@ impl Pending {
             is_cancelled: false,
             was_resent: false,
             order: 0,
+            span: None,
+        }
+    }
+
+    /// Ends the span of its way to the upstream, from which no answer came.
+    pub(crate) fn end_span(&mut self, outcome: Outcome) {
+        if let Some(mut span) = self.span.take() {
+            span.end_as(End::Unanswered(outcome));
         }
     }
 }
@@ -256,6 +268,7 @@ impl PendingTable {
             message: None,
             tool: pending.tool.take(),
             progress_token: pending.progress_token.take(),
+            span: pending.span.take(),
             ..*pending
         })
     }

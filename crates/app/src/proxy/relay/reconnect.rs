@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
+use riglm_ports::observer::{Event, Limit};
+use riglm_ports::tracer::Operation;
 use riglm_ports::upstream::{Exchange, Sent, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
 
@@ -13,7 +15,9 @@ use super::Relay;
 use super::completion::upstream_failure;
 use super::connection::{Live, SetUp};
 use super::from_upstream::Events;
+use super::params::RequestParams;
 use super::pending::Pending;
+use crate::proxy::traces::call;
 
 /// How long a place among the connections of an upstream is waited for.
 const SLOT_WITHIN: Duration = Duration::from_secs(2);
@@ -41,6 +45,7 @@ impl Relay {
         let is_completion = message
             .single()
             .is_some_and(|part| part.method() == Some("notifications/initialized"));
+        let message = self.in_span_of_upstream(message);
         let mut is_first = true;
         if !self.is_connected() {
             // Who waits for a connection waits for the upstream.
@@ -93,6 +98,37 @@ impl Relay {
         }
     }
 
+    /// Begins the spans of the requests in a message at this upstream. Returns the message as it is
+    /// sent from there: a request on its own says so in its `_meta`, and the first of a batch on
+    /// behalf of all, where there are headers.
+    fn in_span_of_upstream(&self, message: Message) -> Message {
+        if self.shared.tracer.is_none() {
+            return message;
+        }
+        let mut first = None;
+        for part in message.envelopes() {
+            let Some((method, id)) = part.as_request() else {
+                continue;
+            };
+            let name = RequestParams::read(message.params(part)).name();
+            let call = call(method, name.as_deref());
+            let operation = Operation::Upstream(self.upstream(), call);
+            let Some(span) = self.shared.span(&operation, message.trace()) else {
+                continue;
+            };
+            first.get_or_insert_with(|| Arc::new(span.context().clone()));
+            if let Some(pending) = self.state().pending.get_mut(id) {
+                // One that is there is of a connection whose session had expired.
+                pending.end_span(Outcome::Error);
+                pending.span = Some(span);
+            }
+        }
+        match first {
+            Some(first) => first.put_into(&message).with_trace(Some(first)),
+            None => message,
+        }
+    }
+
     /// Takes a connection that no longer serves out of use and closes it when its exchanges ended.
     pub(super) fn replace(self: &Arc<Self>, generation: u64) {
         let Some(old) = self.connection.drop_if(generation) else {
@@ -131,6 +167,8 @@ impl Relay {
             () = self.closing.cancelled() => return Err(lost()),
         };
         let Some(slot) = slot else {
+            self.shared
+                .observe(&Event::LimitReached(Limit::Connections));
             return Err(UpstreamError::Unreachable {
                 reason: "as many connections are open as its max_connections allows",
             });

@@ -175,6 +175,7 @@ impl Relay {
                 };
                 listing.current(session)
             },
+            trace: search.message.trace(),
             received: search.received,
             received_at: search.received_at,
         };
@@ -247,7 +248,8 @@ pub(super) fn alone(message: &Message, envelope: &Envelope) -> Option<Message> {
         serde_json::Value::from(method)
     );
     let alone = Message::from_text(text).ok()?;
-    Some(alone.with_hints(message.hints().clone()))
+    let alone = alone.with_hints(message.hints().clone());
+    Some(alone.with_trace(message.trace().cloned()))
 }
 
 /// Returns a batch without the requests with these ids, each part in its own text; `None` if
@@ -266,7 +268,8 @@ fn without(message: &Message, ids: &[RequestId]) -> Option<Message> {
     if left.is_empty() {
         return None;
     }
-    Message::from_text(format!("[{}]", left.join(","))).ok()
+    let rest = Message::from_text(format!("[{}]", left.join(","))).ok()?;
+    Some(rest.with_trace(message.trace().cloned()))
 }
 
 /// A call that is being answered. Dropped before its end it gives up its place.

@@ -6,7 +6,9 @@ use std::time::Instant;
 use jiff::Timestamp;
 use riglm_domain::context::ContextSource;
 use riglm_domain::invocation::CallSession;
+use riglm_domain::trace_context::TraceContext;
 use riglm_ports::observer::Event;
+use riglm_ports::tracer::Operation;
 use serde_json::Value;
 
 use super::SearchTool;
@@ -29,6 +31,8 @@ pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) is_modern: bool,
     /// The list that the client sees, where lists are chosen as a whole.
     pub(in crate::proxy) shown: Option<Arc<ShownList>>,
+    /// The place of the request's span.
+    pub(in crate::proxy) trace: Option<&'a Arc<TraceContext>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
 }
@@ -74,7 +78,10 @@ impl SearchTool {
             shown: asking.shown.clone(),
             told: asking.caller.search.told(asking.session),
         };
+        let span = |operation| asking.shared.span(&operation, asking.trace);
+        let predicting = span(Operation::Prediction);
         let reply = self.service.search(call).await;
+        drop(predicting);
         asking.shared.observe(&Event::Searched {
             quality: reply.quality,
             n_matches: reply.results.len(),
@@ -98,7 +105,9 @@ impl SearchTool {
             results: reply.results.clone(),
             embedding: reply.query_vector,
         };
+        let storing = span(Operation::Store);
         let context = recorder.searched(details).await;
+        drop(storing);
         let search = &asking.caller.search;
         let named = reply.results.iter().map(|result| &result.tool);
         search.found(

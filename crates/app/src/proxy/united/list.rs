@@ -12,6 +12,7 @@ use riglm_domain::message::{Kind, Message};
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
+use riglm_ports::tracer::Operation;
 use tokio::sync::watch;
 
 use super::ask::Behalf;
@@ -153,7 +154,9 @@ impl ClientSession {
             .work_session(&self.shared, hints, RequestKind::List, now)
             .await;
         let session = CallSession::of(work_session, row);
+        let predicting = self.shared.span(&Operation::Prediction, message.trace());
         let shown = listing.choose(lists, (row, session), &offer).await;
+        drop(predicting);
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
         let cursor = cursor.filter(|cursor| *cursor != "null");
@@ -392,7 +395,7 @@ impl ClientSession {
             failed => {
                 // One that is there and does not list will hardly do so when it is asked again.
                 if failure().is_some() {
-                    let (watched, template) = (Arc::clone(member), template.clone());
+                    let (watched, template) = (Arc::clone(member), template.untraced());
                     self.watch_for_return(member, move |asking| {
                         let (member, template, key) =
                             (Arc::clone(&watched), template.clone(), key.clone());

@@ -103,6 +103,7 @@ impl ClientSession {
             session,
             is_modern,
             shown: self.listing(is_modern).current(session),
+            trace: message.trace(),
             received,
             received_at,
         };

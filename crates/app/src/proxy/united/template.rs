@@ -1,7 +1,10 @@
 //! The requests by which members are asked for their lists.
 
+use std::sync::Arc;
+
 use riglm_domain::edit;
 use riglm_domain::message::Message;
+use riglm_domain::trace_context::TraceContext;
 
 use super::catalog::digest_of;
 use super::list_kind::ListKind;
@@ -14,6 +17,8 @@ pub(in crate::proxy) struct Template {
     pub(super) is_modern: bool,
     /// The parameters without a cursor.
     params: String,
+    /// The place of the span that they are a part of.
+    trace: Option<Arc<TraceContext>>,
 }
 
 impl Template {
@@ -33,6 +38,15 @@ impl Template {
             kind,
             is_modern,
             params,
+            trace: message.trace().cloned(),
+        }
+    }
+
+    /// Returns the same template for requests that are no part of what it was made for.
+    pub(super) fn untraced(&self) -> Self {
+        Self {
+            trace: None,
+            ..self.clone()
         }
     }
 
@@ -45,7 +59,8 @@ impl Template {
         };
         let method = self.kind.method();
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
-        Message::from_text(text).map_err(|error| error.to_string())
+        let message = Message::from_text(text).map_err(|error| error.to_string())?;
+        Ok(message.with_trace(self.trace.clone()))
     }
 
     /// Returns a digest of what the client says that it can do.

@@ -8,7 +8,7 @@ use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 
 use super::*;
-use crate::config::{LoggingConfig, SearchConfig};
+use crate::config::{LoggingConfig, SearchConfig, TelemetryConfig};
 
 const EXAMPLE: &str = include_str!("../../../../../../config/riglm.example.toml");
 const DOCUMENTATION: &str = include_str!("../../../../../../docs/configuration.md");
@@ -24,6 +24,7 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(config.search, SearchConfig::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.logging, LoggingConfig::default());
+    assert_eq!(config.telemetry, TelemetryConfig::default());
     assert!(config.keys.is_empty());
     let upstream = only(&config);
     let default = UpstreamConfig::default();
@@ -55,13 +56,14 @@ fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
     lines.join("\n")
 }
 
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("EMBEDDINGS_KEY", "k"),
     ("API_KEY", "k"),
     ("DATABASE_URL", "postgres://riglm@db.example/riglm"),
     ("BOB_KEY", "the key of bob 1234"),
     ("UPSTREAM_TOKEN", "t"),
     ("UPSTREAM_SECRET", "s"),
+    ("OTLP_TOKEN", "t"),
 ];
 
 #[test]
@@ -236,6 +238,8 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "work_sessions",
         "limits",
         "logging",
+        "telemetry",
+        "telemetry.otlp",
     ];
     let with_keys = sections.into_iter().chain([""]);
     let named_freely = [

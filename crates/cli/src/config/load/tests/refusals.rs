@@ -66,6 +66,14 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
              letters, digits, '-', '_' and '.'",
         ),
         (
+            "[telemetry]\nsample_ratio = 1.5\n",
+            "riglm.toml: telemetry.sample_ratio: expected a number from 0 to 1",
+        ),
+        (
+            "[telemetry.otlp]\nendpoint = \"collector:4318\"\n",
+            "riglm.toml: telemetry.otlp.endpoint: expected a URL with http:// or https://, or nothing",
+        ),
+        (
             "filtering = 5\n",
             "riglm.toml: filtering: expected a section",
         ),
@@ -235,8 +243,8 @@ fn refusals_of_variables_and_of_the_command_line_name_those() {
          \"x\", expected a whole number"
     );
     assert!(
-        refusal("RIGLM__TELEMETRY__ENDPOINT", "x").starts_with(
-            "environment variable RIGLM__TELEMETRY__ENDPOINT: telemetry: unknown field"
+        refusal("RIGLM__TELEMETRY__OTPL", "x").starts_with(
+            "environment variable RIGLM__TELEMETRY__OTPL: telemetry.otpl: unknown field"
         )
     );
     let overrides = Overrides {
@@ -263,6 +271,8 @@ fn a_refusal_never_repeats_a_secret() {
         "[auth.keys]\nalice = \"hunter2\"\n",
         "[storage]\npostgres = \"postgres://u:hunter2@h/x\"\n",
         "[storage.postgres]\nurl = [\"postgres://u:hunter2@h/x\"]\n",
+        "[telemetry.otlp]\nendpoint = \"https://u:hunter2@h\"\n",
+        "[telemetry.otlp]\nheaders = \"hunter2\"\n",
     ] {
         let refusal = toml_refusal(text);
         assert!(!refusal.contains("hunter2"), "{refusal}");

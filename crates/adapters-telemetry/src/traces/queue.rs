@@ -1,0 +1,116 @@
+//! The spans that have ended and wait to be sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use opentelemetry::Context;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
+use tokio::sync::mpsc;
+
+/// The most spans that wait. A span has about a kilobyte.
+const MAX_WAITING: usize = 4_096;
+
+/// Takes spans as they end. One that finds no room is lost, and counted.
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: mpsc::Sender<SpanData>,
+    n_lost: Arc<AtomicU64>,
+}
+
+/// The other end of a [`Queue`].
+#[derive(Debug)]
+pub(super) struct Queued {
+    waiting: mpsc::Receiver<SpanData>,
+    n_lost: Arc<AtomicU64>,
+}
+
+impl Queue {
+    /// Returns an empty queue, both its ends.
+    pub(super) fn new() -> (Self, Queued) {
+        Self::with_room_for(MAX_WAITING)
+    }
+
+    fn with_room_for(n: usize) -> (Self, Queued) {
+        let (sender, receiver) = mpsc::channel(n);
+        let n_lost = Arc::new(AtomicU64::new(0));
+        let queue = Self {
+            waiting: sender,
+            n_lost: Arc::clone(&n_lost),
+        };
+        let waiting = receiver;
+        (queue, Queued { waiting, n_lost })
+    }
+
+    fn take(&self, span: SpanData) {
+        if self.waiting.try_send(span).is_err() {
+            self.n_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl SpanProcessor for Queue {
+    fn on_start(&self, _: &mut Span, _: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        if span.span_context.is_sampled() {
+            self.take(span);
+        }
+    }
+
+    /// Does nothing: whoever reads the queue decides when spans are sent.
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+impl Queued {
+    /// Waits for spans and moves up to `max` of them into `batch`; returns how many.
+    pub(super) async fn receive(&mut self, batch: &mut Vec<SpanData>, max: usize) -> usize {
+        self.waiting.recv_many(batch, max).await
+    }
+
+    /// Takes no more spans. Those that wait can still be received.
+    pub(super) fn close(&mut self) {
+        self.waiting.close();
+    }
+
+    /// Returns how many spans found no room since this was asked last.
+    pub(super) fn take_lost(&self) -> u64 {
+        self.n_lost.swap(0, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::{Tracer, TracerProvider};
+    use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_finds_no_room_is_lost_and_counted() {
+        let (queue, mut queued) = Queue::with_room_for(2);
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(Sampler::AlwaysOn)
+            .with_span_processor(queue)
+            .build();
+        let tracer = provider.tracer("t");
+        for name in ["a", "b", "c", "d", "e"] {
+            drop(tracer.start(name));
+        }
+        assert_eq!((queued.take_lost(), queued.take_lost()), (3, 0));
+        let mut batch = Vec::new();
+        assert_eq!(queued.receive(&mut batch, 10).await, 2);
+        assert_eq!((batch[0].name.as_ref(), batch[1].name.as_ref()), ("a", "b"));
+        queued.close();
+        drop(tracer.start("f"));
+        assert_eq!(queued.take_lost(), 1);
+        assert_eq!(queued.receive(&mut batch, 10).await, 0);
+    }
+}

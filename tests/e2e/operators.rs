@@ -1,0 +1,263 @@
+//! The tools of operators against a running proxy: Prometheus with the alerts and the dashboard that
+//! are shipped, and a fuzzer that goes by the description of the control API.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::{Server, Transport, clients_dir};
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::{Process, command, free_port};
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+/// How long Prometheus may take to start, to scrape and to evaluate.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Line {
+    riglm: Riglm,
+    control: String,
+    token: PathBuf,
+}
+
+async fn line(data: &Path) -> Line {
+    let program = env!("CARGO_BIN_EXE_odd-server").into();
+    let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
+    let upstream = Server::OddWith(program, arguments.to_vec());
+    let upstream = upstream.start(Transport::Stdio).await;
+    let control = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", "prediction", "--control", &control];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Options::default()
+    };
+    Line {
+        riglm: Riglm::serve(&upstream, data, &options).await,
+        control,
+        token: data.join("control.token"),
+    }
+}
+
+impl Line {
+    fn token(&self) -> String {
+        let token = std::fs::read_to_string(&self.token).unwrap();
+        token.trim().to_owned()
+    }
+
+    async fn metrics(&self) -> String {
+        let bearer = format!("Bearer {}", self.token());
+        let url: Url = format!("http://{}/metrics", self.control).parse().unwrap();
+        let headers = [("authorization", &*bearer)];
+        let answer = plain_http::exchange(http::Method::GET, &url, &headers, String::new());
+        answer.await.unwrap().body
+    }
+
+    async fn n_series(&self) -> usize {
+        let text = self.metrics().await;
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    }
+
+    /// Has a client list, call, and search.
+    async fn work(&self) -> RawClient {
+        let client = self.riglm.client(Answers::default());
+        client.initialize(&initialize("0", "2025-11-25")).await;
+        client.request(&request("1", "tools/list")).await;
+        for n in 0..3 {
+            let id = format!("{}", n + 2);
+            client.request(&call(&id, "tool-003", "{}")).await;
+        }
+        let words = r#"{"query":"tool"}"#;
+        let search = call("9", "search_available_tools", words);
+        let found = client.request(&search).await;
+        assert!(found.text.contains("\"result\""));
+        client
+    }
+}
+
+#[tokio::test]
+async fn made_up_names_of_tools_add_few_series() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let client = line.work().await;
+    let before = line.n_series().await;
+    for n in 0..500 {
+        let id = format!("{}", n + 100);
+        client
+            .request(&call(&id, &format!("made_up_{n}"), "{}"))
+            .await;
+    }
+    let after = line.n_series().await;
+    assert!(after <= before + 60, "{before} before, {after} after");
+    let text = line.metrics().await;
+    assert!(!text.contains("made_up_"), "{text}");
+    let counted = text
+        .lines()
+        .any(|line| line.starts_with("riglm_tool_calls_total") && line.contains("_other"));
+    assert!(counted, "{text}");
+}
+
+struct Prometheus {
+    _process: Process,
+    api: Url,
+}
+
+impl Prometheus {
+    fn start(line: &Line, directory: &Path) -> Self {
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus");
+        let shipped = std::fs::read_to_string(deploy.join("prometheus.yml")).unwrap();
+        let alerts = deploy.join("alerts.yml").canonicalize().unwrap();
+        let config = shipped
+            .replace("- alerts.yml", &format!("- {}", alerts.display()))
+            .replace("15s", "1s")
+            .replace(
+                "/var/lib/riglm/control.token",
+                &line.token.display().to_string(),
+            )
+            .replace("127.0.0.1:8643", &line.control);
+        let file = directory.join("prometheus.yml");
+        std::fs::write(&file, config).unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let arguments = [
+            format!("--config.file={}", file.display()),
+            format!("--storage.tsdb.path={}", directory.join("tsdb").display()),
+            format!("--web.listen-address={address}"),
+        ];
+        Self {
+            _process: Process::spawn(command("prometheus", &arguments)),
+            api: format!("http://{address}/api/v1/").parse().unwrap(),
+        }
+    }
+
+    /// Returns what a path of the API answers; `None` while it does not.
+    async fn get(&self, path: &str) -> Option<Value> {
+        let url = self.api.join(path).unwrap();
+        let answer = plain_http::exchange(http::Method::GET, &url, &[], String::new());
+        let answer = answer.await.ok()?;
+        let body: Value = serde_json::from_str(&answer.body).ok()?;
+        (body["status"] == "success").then(|| body["data"].clone())
+    }
+
+    async fn wait_for<T>(&self, path: &str, read: impl Fn(&Value) -> Option<T>) -> T {
+        let asked = async {
+            loop {
+                if let Some(found) = self.get(path).await.as_ref().and_then(&read) {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, asked).await;
+        found.unwrap_or_else(|_| panic!("{path} never had what was waited for"))
+    }
+}
+
+/// Returns the names of metrics in a text of expressions.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    text.split(|c: char| !is_part(c))
+        .filter(|word| word.starts_with("riglm_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+#[ignore = "needs prometheus"]
+async fn prometheus_scrapes_the_proxy_and_evaluates_its_alerts() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let _client = line.work().await;
+    let directory = TempDir::new().unwrap();
+    let prometheus = Prometheus::start(&line, directory.path());
+    let target = prometheus
+        .wait_for("targets", |data| {
+            let target = data["activeTargets"].get(0)?.clone();
+            (target["health"] != "unknown").then_some(target)
+        })
+        .await;
+    assert_eq!(target["health"], "up", "{target}");
+    let calls = prometheus
+        .wait_for("query?query=riglm_tool_calls_total", |data| {
+            data["result"].get(0).map(|one| one["value"][1].clone())
+        })
+        .await;
+    assert_eq!(calls, json!("3"));
+    let rules = prometheus
+        .wait_for("rules", |data| {
+            let rules = data["groups"].get(0)?["rules"].as_array()?.clone();
+            let is_done = rules.iter().all(|rule| rule["health"] != "unknown");
+            is_done.then_some(rules)
+        })
+        .await;
+    assert!(rules.len() >= 10, "{rules:?}");
+    for rule in &rules {
+        assert_eq!(rule["health"], "ok", "{rule}");
+        assert_eq!(rule["state"], "inactive", "{rule}");
+    }
+
+    // What the dashboard and the alerts ask for is there.
+    let names = prometheus
+        .wait_for("label/__name__/values", |data| {
+            let names: BTreeSet<String> = serde_json::from_value(data.clone()).ok()?;
+            names.contains("riglm_build_info").then_some(names)
+        })
+        .await;
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    for file in ["grafana/riglm.json", "prometheus/alerts.yml"] {
+        let text = std::fs::read_to_string(deploy.join(file)).unwrap();
+        let wanted = metrics_in(&text);
+        assert!(wanted.len() >= 10, "{file}: {wanted:?}");
+        let missing: Vec<&String> = wanted.difference(&names).collect();
+        assert!(missing.is_empty(), "{file} asks for {missing:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs prometheus"]
+async fn the_alerts_fire_and_stay_silent_as_they_are_to() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus");
+    for arguments in [["check", "alerts.yml"], ["test", "alerts.test.yml"]] {
+        let [verb, file] = arguments;
+        let output = tokio::process::Command::new("promtool")
+            .args([verb, "rules", file])
+            .current_dir(&deploy)
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs pip"]
+async fn the_description_of_the_control_api_holds_for_whatever_is_sent() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let _client = line.work().await;
+    let folder = clients_dir().join("schemathesis");
+    let output = tokio::process::Command::new("python3")
+        .args(["-m", "schemathesis.cli", "run"])
+        .arg(format!("http://{}/openapi.json", line.control))
+        .args([
+            "--header",
+            &format!("Authorization: Bearer {}", line.token()),
+        ])
+        // A stream of events does not end by itself.
+        .args(["--exclude-path", "/events"])
+        // What fits the schema may still be refused: a time in the past, a foreign cursor.
+        .args(["--exclude-checks", "positive_data_acceptance"])
+        .args(["--max-examples", "40", "--seed", "1", "--no-color"])
+        .args(["--request-timeout", "20"])
+        .env("PYTHONPATH", &folder)
+        .current_dir(data.path())
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("Tested: 17"), "{text}");
+}
