@@ -117,3 +117,76 @@ async fn a_tool_that_an_operator_excludes_leaves_the_lists_and_comes_back() {
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|entry| entry["actor"] == "control"));
 }
+
+#[tokio::test]
+async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let json = async |path: &str, expected: u16| -> Value {
+        let answer = line.operate(Method::GET, path, "").await;
+        assert_eq!(answer.status, expected, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    assert_eq!(json("/health/ready", 200).await["ready"], true);
+    let upstreams = json("/upstreams", 200).await;
+    assert_eq!(upstreams["upstreams"][0]["tool_set"], Value::Null);
+
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    let transport_id = client.session_id().unwrap();
+    let path = format!("/predictions/{transport_id}");
+    assert_eq!(json(&path, 409).await["status"], 409);
+    listed(&client, "1").await;
+    for id in ["2", "3"] {
+        client.request(&call(id, "tool-003", "{}")).await;
+    }
+
+    let upstreams = json("/upstreams", 200).await;
+    let upstream = &upstreams["upstreams"][0];
+    assert_eq!(upstream["state"], "available");
+    assert_eq!(upstream["tool_set"]["tools"], 12);
+    let predicted = json(&path, 200).await;
+    assert_eq!(predicted["policy"], "epoch");
+    assert_eq!(predicted["available_tools"], 12);
+    let tools = predicted["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 12);
+    let sum: f64 = tools
+        .iter()
+        .map(|tool| tool["probability"].as_f64().unwrap())
+        .sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+    for tool in tools {
+        assert_eq!(tool["shown"], true, "{tool}");
+        assert_eq!(tool["shown_because"], "whole_list", "{tool}");
+        assert!(tool["why"].as_array().is_some_and(|why| !why.is_empty()));
+        // The parts of a score make it up.
+        let why = tool["why"].as_array().unwrap().iter();
+        let parts: f64 = why.map(|term| term["value"].as_f64().unwrap()).sum();
+        let score = tool["score"].as_f64().unwrap();
+        assert!((parts - score).abs() < 1e-6, "{parts} for {tool}");
+    }
+
+    let work = predicted["session"].as_str().unwrap().to_owned();
+    // Rows follow their records by a moment.
+    let mut seen = Value::Null;
+    for _ in 0..100 {
+        let path = format!("/sessions/{transport_id}");
+        let answer = line.operate(Method::GET, &path, "").await;
+        seen = serde_json::from_str(&answer.body).unwrap();
+        if seen["session"]["calls"] == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(seen["session"]["calls"], 2, "{seen}");
+    assert_eq!(seen["session"]["work_sessions"], json!([work]));
+    let of_work = json(&format!("/sessions/{work}"), 200).await;
+    let kinds: Vec<&str> = (of_work["timeline"].as_array().unwrap().iter())
+        .map(|entry| entry["type"].as_str().unwrap())
+        .collect();
+    assert!(kinds.ends_with(&["call", "call"]), "{of_work}");
+    let stats = json("/tools/tool-003/stats", 200).await;
+    assert_eq!(stats["outcomes"]["ok"], 2, "{stats}");
+    client.delete().await;
+    assert_eq!(json(&path, 404).await["status"], 404);
+}

@@ -83,8 +83,9 @@ pub struct RequestEnded<'a> {
     pub outcome: Outcome,
     /// From its receipt until its answer was handed to the connection of the client.
     pub took: Duration,
-    /// The part of that in which it was with the upstream.
-    pub with_upstream: Duration,
+    /// The part of that in which it was with the upstream; `None` where that is not known, because the
+    /// proxy asked in its place.
+    pub with_upstream: Option<Duration>,
 }
 
 /// A call, and the list that the client saw when it was made.

@@ -3,6 +3,9 @@
 //!
 //! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH]`
 //!
+//! Calls while operators ask the control port (`--only operators`) are held against calls of the same
+//! client while they do not.
+//!
 //! Lists that leave out most of their tools (`--only filtered`) are held against a call of 1 kB
 //! through the relay, since they are answered without the server.
 //!
@@ -10,6 +13,7 @@
 //! charged them for. Rounds of the three targets alternate, so that a slow moment of the machine
 //! meets all of them. Absolute times mean little on a shared machine; the ratios hold.
 
+mod control;
 mod lists;
 mod load;
 mod process;
@@ -69,10 +73,15 @@ fn main() {
             }
             results.push((case, samples.map(|samples| load::merge(&samples))));
         }
-        report::print(&results);
+        if !results.is_empty() {
+            report::print(&results);
+        }
         if "filtered".contains(&only) {
             let relay = &mut targets[1];
             report::print_lists(&lists::measure(&program, relay, rounds).await);
+        }
+        if "operators".contains(&only) {
+            report::print_control(&control::measure(&program, upstream, rounds).await);
         }
     });
 }

@@ -51,9 +51,19 @@ pub(crate) fn serve(
     data_dir: &Path,
     strategy: &str,
 ) -> Command {
+    serve_operators(program, upstream, data_dir, (strategy, "off"))
+}
+
+/// Returns the same command for a proxy whose control port is at `control`.
+pub(crate) fn serve_operators(
+    program: &Path,
+    upstream: SocketAddr,
+    data_dir: &Path,
+    (strategy, control): (&str, &str),
+) -> Command {
     let mut command = Command::new(program);
     command
-        .args(["serve", "--listen", "127.0.0.1:0", "--control", "off"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--control", control])
         .args(["--strategy", strategy])
         .args(["--upstream", &format!("http://{upstream}/mcp")])
         .arg("--data-dir")

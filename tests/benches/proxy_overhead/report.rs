@@ -1,5 +1,6 @@
 //! The table.
 
+use crate::control::ControlFigures;
 use crate::lists::ListFigures;
 use crate::load::{Case, Figures};
 
@@ -47,4 +48,28 @@ pub(crate) fn print_lists(all: &[ListFigures]) {
             figures.direct.p50
         );
     }
+}
+
+/// Prints what calls take while operators ask, and what that is of calls while they do not.
+#[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
+pub(crate) fn print_control(figures: &ControlFigures) {
+    let ControlFigures {
+        alone,
+        asked,
+        n_answered,
+    } = figures;
+    println!();
+    println!(
+        "| call of 1 kB: p50 / p99 / CPU us | while operators ask ({n_answered} answers) | ratio p50 / p99 / CPU |"
+    );
+    println!("|---|---|---|");
+    let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50, of.p99, of.cpu);
+    println!(
+        "| {} | {} | {:.3} / {:.3} / {:.3} |",
+        cell(alone),
+        cell(asked),
+        asked.p50 / alone.p50,
+        asked.p99 / alone.p99,
+        asked.cpu / alone.cpu
+    );
 }

@@ -278,8 +278,10 @@ impl Instruments {
         self.requests.add(1, &labels);
         self.request_duration
             .record(request.took.as_secs_f64(), &labels);
-        let own = request.took.saturating_sub(request.with_upstream);
-        self.proxy_duration.record(own.as_secs_f64(), &labels[..1]);
+        if let Some(with_upstream) = request.with_upstream {
+            let own = request.took.saturating_sub(with_upstream);
+            self.proxy_duration.record(own.as_secs_f64(), &labels[..1]);
+        }
         if let (Some(upstream), Some(tool)) = (request.upstream, request.tool) {
             let [_, of_upstream, outcome] = labels;
             let tool = KeyValue::new("tool", self.labels.tool(upstream, tool));

@@ -19,7 +19,7 @@ fn called(metrics: &Metrics, tool: &str) {
         tool: Some(&ToolName::from(tool)),
         outcome: Outcome::Ok,
         took: Duration::from_micros(1_500),
-        with_upstream: Duration::from_micros(1_460),
+        with_upstream: Some(Duration::from_micros(1_460)),
     }));
 }
 

@@ -107,7 +107,7 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
                 "tool": request.tool.map(|tool| cut(tool.as_str())),
                 "outcome": request.outcome.as_str(),
                 "took_us": micros(request.took),
-                "with_upstream_us": micros(request.with_upstream),
+                "with_upstream_us": request.with_upstream.map(micros),
             }),
         ),
         Event::ToolCalled(call) => (

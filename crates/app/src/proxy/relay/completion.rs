@@ -214,7 +214,7 @@ impl Told {
             tool: self.tool.as_ref(),
             outcome: self.outcome,
             took: self.received.elapsed(),
-            with_upstream: with_upstream.unwrap_or_default(),
+            with_upstream: Some(with_upstream.unwrap_or_default()),
         }));
     }
 }

@@ -204,6 +204,7 @@ impl ClientSession {
                 () = session.closing.cancelled() => Reply::Error(session_ended()),
                 reply = job => reply,
             };
+            working.is_asked = matches!(reply, Reply::Member(_));
             working.outcome = match &reply {
                 Reply::Result(result) => outcome_of(result),
                 Reply::Member(message) if message.single().is_some_and(is_success) => Outcome::Ok,
@@ -364,6 +365,8 @@ struct Working {
     method: &'static str,
     since: Instant,
     outcome: Outcome,
+    /// An upstream was asked in its place.
+    is_asked: bool,
 }
 
 impl Working {
@@ -399,6 +402,7 @@ impl Working {
             method: counted(method),
             since: Instant::now(),
             outcome: Outcome::Cancelled,
+            is_asked: false,
         })
     }
 }
@@ -413,7 +417,7 @@ impl Drop for Working {
             tool: None,
             outcome: self.outcome,
             took: self.since.elapsed(),
-            with_upstream: Duration::ZERO,
+            with_upstream: (!self.is_asked).then_some(Duration::ZERO),
         }));
         let listen = self.session.united.state().listens.remove(&self.id);
         if let Some(listen) = listen {

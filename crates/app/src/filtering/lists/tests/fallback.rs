@@ -1,0 +1,131 @@
+//! What is shown where nothing is predicted, and what operators decide.
+
+use super::*;
+
+#[tokio::test]
+async fn a_pool_is_shown_without_a_least_number_of_tools() {
+    let local = Principal::local();
+    let options = ListOptions {
+        bounds: ListBounds {
+            min_tools: 0,
+            ..ListBounds::default()
+        },
+        pools: vec![Pool {
+            name: "base".into(),
+            tools: vec![NamePattern::new("tool_00*")],
+            profile: None,
+            words: Vec::new(),
+        }],
+        ..ListOptions::default()
+    };
+    let lists = Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::Unobserved),
+        options,
+        profiles: HashMap::new(),
+        next_tools: None,
+        stores: None,
+        counter: Arc::new(WordCounter),
+        clock: Arc::new(ManualClock::at(NOW)),
+    });
+    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    assert_eq!(shown.positions().len(), 10);
+}
+
+#[tokio::test]
+async fn a_prediction_that_fails_gives_way_to_counts_then_to_the_pool_then_to_everything() {
+    let local = Principal::local();
+    let is_failing = Arc::new(AtomicBool::new(false));
+    let pool = Pool {
+        name: "base".into(),
+        tools: vec![NamePattern::new("tool_00*")],
+        profile: None,
+        words: Vec::new(),
+    };
+    let with_pool = ListOptions {
+        pools: vec![pool],
+        ..ListOptions::default()
+    };
+    let offer = offered(0..N);
+    let failing = |options| {
+        is_failing.store(false, Ordering::SeqCst);
+        let lists = lists_with(None, &[3], options, &is_failing);
+        is_failing.store(true, Ordering::SeqCst);
+        lists
+    };
+    let shown = failing(with_pool).list(&ask(&local, 1), &offer).await;
+    assert_eq!((shown.mode, shown.is_fallback), (SelectionMode::Pool, true));
+    assert_eq!(shown.reason, Some(SelectionReason::PredictorFailed));
+    assert_eq!(numbers(&shown), (0..10).collect::<Vec<_>>());
+    let shown = failing(ListOptions::default())
+        .list(&ask(&local, 1), &offer)
+        .await;
+    assert_eq!((shown.mode, shown.is_fallback), (SelectionMode::All, true));
+    assert!(shown.is_whole());
+}
+
+#[tokio::test]
+async fn what_is_pinned_stands_first_and_what_is_banned_nowhere() {
+    let local = Principal::local();
+    let options = ListOptions {
+        pins: vec![NamePattern::new("tool_050"), NamePattern::new("absent")],
+        bans: vec![NamePattern::new("tool_007")],
+        ..ListOptions::default()
+    };
+    let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
+    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    assert_eq!(numbers(&shown)[..2].first(), Some(&50));
+    assert!(!numbers(&shown).contains(&7) && numbers(&shown).contains(&3));
+    let none = ListOptions {
+        bans: vec![NamePattern::new("*")],
+        ..ListOptions::default()
+    };
+    let lists = lists_with(None, &[3], none, &Arc::default());
+    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    assert_eq!(shown.positions(), [0_usize; 0]);
+}
+
+#[tokio::test]
+async fn an_override_holds_at_once_and_until_it_ends() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    let offer = offered(0..N);
+    let before = lists.list(&ask(&local, 1), &offer).await;
+    let one = ToolOverride {
+        id: OverrideId::new(NOW, [1; 10]),
+        tool: "tool_070".into(),
+        action: OverrideAction::Include,
+        scope: OverrideScope::Global,
+        expires_at: Some(NOW + SignedDuration::from_hours(1)),
+        reason: None,
+        created_by: local.clone(),
+        created_at: NOW,
+    };
+    lists.overrides.store(Arc::new(vec![one]));
+    lists.revision.fetch_add(1, Ordering::SeqCst);
+    let during = lists.list(&ask(&local, 1), &offer).await;
+    let mut expected = numbers(&before);
+    expected.push(70);
+    assert_eq!(numbers(&during), expected);
+    lists.overrides.store(Arc::default());
+    lists.revision.fetch_add(1, Ordering::SeqCst);
+    let after = lists.list(&ask(&local, 1), &offer).await;
+    assert_eq!(numbers(&after), numbers(&before));
+    // A cursor of the one list leads nowhere in the other.
+    assert_eq!(
+        (during.epoch, after.order()),
+        (before.epoch, before.order())
+    );
+    assert_ne!(during.order(), before.order());
+}
+
+#[tokio::test]
+async fn a_store_that_fails_fails_no_list() {
+    let local = Principal::local();
+    let store = Arc::new(MemoryStore::default());
+    store.start_failing();
+    let lists = lists(Some(&store), &[3, 7, 11]);
+    let shown = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    assert!(shown.shows(&tool(3)) && !shown.is_whole());
+    let again = lists.list(&ask(&local, 1), &offered(0..N)).await;
+    assert_eq!(again.page(0, N), shown.page(0, N));
+}

@@ -1,0 +1,73 @@
+//! Whatever happens, in whatever order.
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Call(usize),
+    Catalog(Vec<usize>),
+    Wait(i64),
+    List,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..N).prop_map(Step::Call),
+        2 => proptest::sample::subsequence((0..N + 10).collect::<Vec<_>>(), 40..N + 10)
+            .prop_shuffle()
+            .prop_map(Step::Catalog),
+        1 => (1..4_000_i64).prop_map(Step::Wait),
+        4 => Just(Step::List),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_a_work_session_was_shown_and_used_stays(
+        steps in proptest::collection::vec(step(), 1..30),
+        policy in proptest::sample::select(vec![
+            ListPolicyName::Epoch, ListPolicyName::Append, ListPolicyName::Conformal,
+        ]),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = ListOptions { policy: Some(policy), ..ListOptions::default() };
+            let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
+            let local = Principal::local();
+            let mut asking = ask(&local, 1);
+            let mut offer = offered(0..N);
+            let mut catalog: HashSet<usize> = (0..N).collect();
+            let mut stays: HashSet<usize> = HashSet::new();
+            for step in steps.into_iter().chain([Step::List]) {
+                match step {
+                    Step::Call(n) => {
+                        let called = lists.called(&asking, &tool(n));
+                        if called.is_some_and(|called| called.shown.shows(&tool(n))) {
+                            stays.insert(n);
+                        }
+                        lists.has_changed(&asking, |_| false);
+                    }
+                    Step::Catalog(tools) => {
+                        offer = offered(tools.iter().copied());
+                        catalog = tools.into_iter().collect();
+                    }
+                    Step::Wait(seconds) => {
+                        asking.now += SignedDuration::from_secs(seconds);
+                    }
+                    Step::List => {
+                        let shown = lists.list(&asking, &offer).await;
+                        for n in stays.iter().filter(|n| catalog.contains(n)) {
+                            prop_assert!(shown.shows(&tool(*n)), "{n} of {:?}", numbers(&shown));
+                        }
+                        let most = ListBounds::default().max_tools.max(stays.len());
+                        let is_bounded = policy == ListPolicyName::Conformal;
+                        prop_assert!(!is_bounded || shown.positions().len() <= most);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,130 @@
+//! What the operator wants of lists may change.
+
+use super::*;
+
+/// Options that leave fewer tools in a list.
+fn fewer() -> ListOptions {
+    ListOptions {
+        bounds: ListBounds {
+            min_tools: 1,
+            max_tools: 2,
+            token_budget: None,
+        },
+        ..ListOptions::default()
+    }
+}
+
+fn no_profiles() -> HashMap<String, ListOptions> {
+    HashMap::new()
+}
+
+#[tokio::test]
+async fn other_options_hold_for_the_next_list_and_the_same_options_for_none() {
+    let local = Principal::local();
+    let store = Arc::new(MemoryStore::default());
+    let lists = lists(Some(&store), &[3, 7, 11]);
+    let offer = offered(0..N);
+    for asking in [ask(&local, 1), modern(&local, 2)] {
+        let before = lists.list(&asking, &offer).await;
+        let revision = lists.revision();
+        assert!(!lists.set_options(ListOptions::default(), no_profiles()));
+        assert_eq!(lists.revision(), revision);
+        assert!(lists.is_decided(&asking, &offer));
+
+        assert!(lists.set_options(fewer(), no_profiles()));
+        assert!(lists.revision() > revision);
+        assert!(!lists.is_decided(&asking, &offer));
+        let after = lists.list(&asking, &offer).await;
+        assert_eq!(after.epoch, before.epoch + 1);
+        assert!(numbers(&before).len() > 2 && numbers(&after).len() <= 2);
+        let again = lists.list(&asking, &offer).await;
+        assert_eq!(again.epoch, after.epoch);
+
+        let pinned = ListOptions {
+            pins: vec![NamePattern::new("tool_050")],
+            ..fewer()
+        };
+        assert!(lists.set_options(pinned, no_profiles()));
+        let shown = lists.list(&asking, &offer).await;
+        assert_eq!(numbers(&shown)[0], 50);
+        let by_name = ListOptions {
+            policy: Some(ListPolicyName::Allowlist),
+            allow: vec![NamePattern::new("tool_06*")],
+            ..fewer()
+        };
+        assert!(lists.set_options(by_name, no_profiles()));
+        let shown = lists.list(&asking, &offer).await;
+        assert_eq!(numbers(&shown), (60..70).collect::<Vec<_>>());
+        assert!(lists.set_options(ListOptions::default(), no_profiles()));
+    }
+}
+
+#[tokio::test]
+async fn options_of_a_profile_leave_the_epochs_of_others_alone() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    let offer = offered(0..N);
+    let narrow_ask = ListAsk {
+        profile: Some("narrow"),
+        session: over(2),
+        ..ask(&local, 2)
+    };
+    let plain = lists.list(&ask(&local, 1), &offer).await;
+    let of_profile = lists.list(&narrow_ask, &offer).await;
+    let changed = HashMap::from([("narrow".to_owned(), fewer())]);
+    assert!(lists.set_options(ListOptions::default(), changed));
+    assert_eq!(lists.list(&ask(&local, 1), &offer).await.epoch, plain.epoch);
+    let other = lists.list(&narrow_ask, &offer).await;
+    assert_eq!(other.epoch, of_profile.epoch + 1);
+    assert!(numbers(&of_profile).len() > 2 && numbers(&other).len() <= 2);
+}
+
+#[tokio::test]
+async fn what_was_used_stays_when_options_change() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    let offer = offered(0..N);
+    lists.list(&ask(&local, 1), &offer).await;
+    for n in [40, 41, 42] {
+        lists.called(&ask(&local, 1), &tool(n));
+    }
+    lists.set_options(fewer(), no_profiles());
+    let shown = lists.list(&ask(&local, 1), &offer).await;
+    let shown = numbers(&shown);
+    assert!([40, 41, 42].iter().all(|n| shown.contains(n)), "{shown:?}");
+}
+
+#[tokio::test]
+async fn processes_that_are_told_the_same_agree_without_a_further_epoch() {
+    let local = Principal::local();
+    let store = Arc::new(MemoryStore::default());
+    let (one, other) = (
+        lists(Some(&store), &[3, 7, 11]),
+        lists(Some(&store), &[3, 7, 11]),
+    );
+    let offer = offered(0..N);
+    let asking = modern(&local, 1);
+    assert_eq!(one.list(&asking, &offer).await.epoch, 1);
+    assert_eq!(other.list(&asking, &offer).await.epoch, 1);
+    one.set_options(fewer(), no_profiles());
+    assert_eq!(one.list(&asking, &offer).await.epoch, 2);
+    // What the watch does when the store has a newer epoch.
+    other.scopes.read_again();
+    other.set_options(fewer(), no_profiles());
+    let shown = other.list(&asking, &offer).await;
+    assert_eq!((shown.epoch, numbers(&shown).len() <= 2), (2, true));
+}
+
+#[tokio::test]
+async fn lists_are_chosen_anew_when_predictions_are_judged_anew() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    let offer = offered(0..N);
+    let before = lists.list(&ask(&local, 1), &offer).await;
+    lists.choose_anew();
+    assert!(!lists.is_decided(&ask(&local, 1), &offer));
+    // The choice is the same, so that no epoch begins.
+    let after = lists.list(&ask(&local, 1), &offer).await;
+    assert_eq!(after.epoch, before.epoch);
+    assert!(lists.is_decided(&ask(&local, 1), &offer));
+}

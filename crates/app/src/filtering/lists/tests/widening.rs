@@ -1,0 +1,116 @@
+//! What calls and searches do to lists.
+
+use super::*;
+
+#[tokio::test]
+async fn a_list_without_a_prompt_cache_takes_in_what_was_needed() {
+    let local = Principal::local();
+    let options = ListOptions {
+        policy: Some(ListPolicyName::Conformal),
+        ..ListOptions::default()
+    };
+    let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
+    let offer = offered(0..N);
+    let asking = ask(&local, 1);
+    let shown = lists.list(&asking, &offer).await;
+    let hidden = (0..N).find(|n| !shown.shows(&tool(*n))).unwrap();
+    lists.called(&asking, &tool(hidden));
+    assert!(lists.has_changed(&asking, |_| false));
+    let shown = lists.list(&asking, &offer).await;
+    assert!(shown.shows(&tool(hidden)));
+    assert!(shown.positions().len() <= ListBounds::default().max_tools);
+}
+
+#[tokio::test]
+async fn a_tool_that_was_searched_for_counts_as_missed_although_it_is_listed_by_then() {
+    let local = Principal::local();
+    let options = ListOptions {
+        policy: Some(ListPolicyName::Conformal),
+        ..ListOptions::default()
+    };
+    let offer = offered(0..N);
+    let asking = ask(&local, 1);
+    let threshold = async |was_searched: bool| {
+        let lists = lists_with(None, &[3, 7, 11], options.clone(), &Arc::default());
+        let shown = lists.list(&asking, &offer).await;
+        let found = [tool(50), tool(3)];
+        assert!(shown.hides(&found[0]) && shown.shows(&found[1]));
+        if was_searched {
+            lists.searched(&asking, &found);
+        }
+        // What the search found is listed, for example because it is likely now.
+        lists
+            .scopes
+            .get(asking.scope(ListPolicyName::Conformal))
+            .state()
+            .note_use(&found[0], NOW);
+        let shown = lists.list(&asking, &offer).await;
+        assert!(shown.shows(&found[0]));
+        lists.called(&asking, &found[0]);
+        let after_one = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
+        lists.called(&asking, &found[0]);
+        let after_two = lists.threshold(&asking, N, |_| {}).unwrap().threshold();
+        assert!(after_two < after_one, "another call of it is no miss");
+        after_one
+    };
+    assert!(threshold(true).await > threshold(false).await);
+}
+
+#[tokio::test]
+async fn what_a_work_session_used_stays_over_a_restart() {
+    let local = Principal::local();
+    let store = Arc::new(MemoryStore::default());
+    let work = WorkSessionId::new(NOW, [4; 10]);
+    let before = session(run(1), 1);
+    let call = Invocation {
+        work_session: Some(work),
+        upstream: tool(50).upstream,
+        tool: tool(50).tool,
+        ..call(before.id, 2)
+    };
+    let records = [Record::SessionOpened(before), Record::CallOpened(call)];
+    store.apply(&records).await.unwrap();
+    let options = ListOptions {
+        policy: Some(ListPolicyName::Conformal),
+        ..ListOptions::default()
+    };
+    let lists = lists_with(Some(&store), &[3, 7, 11], options, &Arc::default());
+    let offer = offered(0..N);
+    let elsewhere = lists.list(&ask(&local, 1), &offer).await;
+    assert!(!elsewhere.shows(&tool(50)));
+    let goes_on = ListAsk {
+        session: CallSession::Work(work),
+        ..ask(&local, 2)
+    };
+    for used in 51..55 {
+        assert!(lists.list(&goes_on, &offer).await.shows(&tool(50)));
+        lists.called(&goes_on, &tool(used));
+    }
+}
+
+#[tokio::test]
+async fn marks_for_loading_at_once_leave_the_list_whole() {
+    let local = Principal::local();
+    let options = ListOptions {
+        policy: Some(ListPolicyName::Hints),
+        ..ListOptions::default()
+    };
+    let lists = lists_with(None, &[3, 7, 11], options, &Arc::default());
+    let offer = offered(0..N);
+    let shown = lists.list(&ask(&local, 1), &offer).await;
+    assert!(shown.is_whole());
+    let text = format!("[{}]", shown.page(0, N));
+    let tools: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(tools.len(), N);
+    assert_eq!(tools[3]["_meta"]["anthropic/alwaysLoad"], true);
+    let marked = tools
+        .iter()
+        .filter(|tool| tool.get("_meta").is_some())
+        .count();
+    assert!((3..=20).contains(&marked), "{marked}");
+    assert_eq!(text.matches(&*offer.tools()[40].definition).count(), 1);
+    // Of a catalog that is not worth hiding all are to be loaded.
+    let few = lists.list(&ask(&local, 2), &offered(0..8)).await;
+    let text = few.page(0, N);
+    assert_eq!(text.matches("alwaysLoad").count(), 8, "{text}");
+}
