@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use url::Url;
 
 /// How long Prometheus may take to start, to scrape and to evaluate.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Line {
     riglm: Riglm,

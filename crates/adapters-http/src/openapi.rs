@@ -52,9 +52,9 @@ pub(crate) fn frame() -> Document {
 }
 
 /// Returns the route that answers the document.
-pub(crate) fn route(document: Document) -> Router {
+pub(crate) fn route(document: &Document) -> Router {
     // A document of texts can always be written.
-    let text: Arc<str> = serde_json::to_string(&document).unwrap_or_default().into();
+    let text: Arc<str> = serde_json::to_string(document).unwrap_or_default().into();
     let answer = move || {
         let text = Arc::clone(&text);
         async move {

@@ -15,13 +15,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        match Path::<String>::from_request_parts(parts, state).await {
-            Ok(Path(segment)) => Ok(Self(segment)),
-            // Nothing has a name that is no text.
-            Err(_) => {
-                let detail = "the name in the path is not UTF-8";
-                Err(Problem::new(StatusCode::NOT_FOUND, detail).into_response())
-            }
+        if let Ok(Path(segment)) = Path::<String>::from_request_parts(parts, state).await {
+            return Ok(Self(segment));
         }
+        // Nothing has a name that is no text.
+        let detail = "the name in the path is not UTF-8";
+        Err(Problem::new(StatusCode::NOT_FOUND, detail).into_response())
     }
 }

@@ -107,7 +107,7 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
         .merge(guarded(Scope::Config, tuning))
         .split_for_parts();
     api.with_state(parts)
-        .merge(openapi::route(document))
+        .merge(openapi::route(&document))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(body::MAX_BYTES))

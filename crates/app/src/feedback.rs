@@ -97,8 +97,8 @@ impl FeedbackDesk {
             (None, _) => return Err(FeedbackError::NotOffered),
             (Some(one), None) => one,
             (Some(one), Some(other)) => {
-                let names = format!("{}, {}", other.upstream, one.upstream);
-                return Err(FeedbackError::Ambiguous(names));
+                let upstreams = format!("{}, {}", other.upstream, one.upstream);
+                return Err(FeedbackError::Ambiguous(upstreams));
             }
         };
         let (principal, connection) = match session {

@@ -14,6 +14,7 @@ mod upstreams;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::ListenConfig;
@@ -125,15 +126,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         stop.clone()
             .run_until_cancelled_owned(async move { watch.keep_watch().await }),
     );
-    let (retention, keep) = watch::channel(config.recording.retention());
-    if let Some(storage) = &storage {
-        let retention = Retention {
-            store: Arc::new(storage.store.clone()),
-            clock: Arc::clone(&clock),
-            keep,
-        };
-        tasks.spawn(retention.run(stop.clone()));
-    }
+    let retention = start_retention(config, storage.as_deref(), &clock, (&stop, &tasks));
     if let Some(lists) = filter.lists() {
         tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
@@ -181,6 +174,25 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     })
 }
 
+/// Has old rows removed, where there are rows; returns what tells how long they are kept.
+fn start_retention(
+    config: &Config,
+    storage: Option<&Storage>,
+    clock: &Arc<dyn Clock>,
+    (stop, tasks): (&CancellationToken, &TaskTracker),
+) -> watch::Sender<Option<Duration>> {
+    let (retention, keep) = watch::channel(config.recording.retention());
+    if let Some(storage) = storage {
+        let retention = Retention {
+            store: Arc::new(storage.store.clone()),
+            clock: Arc::clone(clock),
+            keep,
+        };
+        tasks.spawn(retention.run(stop.clone()));
+    }
+    retention
+}
+
 impl Core {
     /// Ends everything: sessions first, then the store, and traces of all that last.
     pub async fn shutdown(self) {
@@ -212,7 +224,7 @@ pub struct Running {
 ///
 /// Returns what [`build`] returns, and that the address cannot be bound.
 pub async fn start(config: Config, following: Option<Following>) -> anyhow::Result<Running> {
-    let core = build(&config, following).await?;
+    let core = Box::pin(build(&config, following)).await?;
     let options = HttpOptions {
         address: config.listen.address,
         admission: admission_from(&config.listen),

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use riglm_app::insight::{Insight, KnownTool, ToolInsight, Which};
+use riglm_domain::id::UpstreamName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
@@ -280,7 +281,7 @@ pub(crate) async fn stats(
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
         Which::Several(upstreams) => {
-            let names: Vec<&str> = upstreams.iter().map(|name| name.as_str()).collect();
+            let names: Vec<&str> = upstreams.iter().map(UpstreamName::as_str).collect();
             let detail = format!(
                 "several upstreams have a tool with this name: say which with upstream={}",
                 names.join(" or ")

@@ -64,6 +64,7 @@ impl Instruments {
         instruments
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is a list of what there is")]
     fn unused(meter: &Meter) -> Self {
         let counter = |name: &'static str, text: &'static str| {
             meter.u64_counter(name).with_description(text).build()

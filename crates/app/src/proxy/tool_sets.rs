@@ -1,5 +1,6 @@
 //! Which tools an upstream lists, as one set with a name of its own.
 
+use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -60,9 +61,10 @@ impl ToolSets {
             digest.update(page);
             digest.update([0]);
         }
-        let hash: String = (digest.finalize().iter())
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let mut hash = String::with_capacity(64);
+        for byte in digest.finalize() {
+            let _ = write!(hash, "{byte:02x}"); // Writing to a String cannot fail.
+        }
         let n_tools = state.n_tools;
         let n_changes = match &state.seen {
             Some(seen) if seen.hash == hash => return,

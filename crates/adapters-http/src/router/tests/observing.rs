@@ -219,12 +219,12 @@ async fn tools_are_found_by_any_name_with_how_they_were_used() {
     assert_eq!(second["tools"][0]["tool"], "read");
     for name in ["a%2Fb%20c", "files__a%2Fb%20c"] {
         let path = format!("/tools/{name}/stats?days=3650");
-        let (status, stats) = server.get(&path).await;
-        assert_eq!(status, 200, "{stats}");
-        assert_eq!(stats["outcomes"]["ok"], 2);
-        assert_eq!(stats["sessions"], 1);
-        assert!(stats["latency_us"]["p50"].as_u64().unwrap() >= 1_400);
-        assert_eq!(stats["used_with"][0]["tool"], "read");
+        let (status, used) = server.get(&path).await;
+        assert_eq!(status, 200, "{used}");
+        assert_eq!(used["outcomes"]["ok"], 2);
+        assert_eq!(used["sessions"], 1);
+        assert!(used["latency_us"]["p50"].as_u64().unwrap() >= 1_400);
+        assert_eq!(used["used_with"][0]["tool"], "read");
     }
     let (_, read) = server.get("/tools/read/stats?days=3650").await;
     assert_eq!(read["followed_by"], json!([]));
