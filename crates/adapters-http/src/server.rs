@@ -1,15 +1,27 @@
 //! The control server on its socket.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::ControlConfig;
 use crate::router::{ControlParts, router};
 
 /// The longest that open connections may take to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+/// The most connections at once: operators are few, and clients of the other port need descriptors.
+pub(crate) const MAX_CONNECTIONS: usize = 128;
+/// The longest that a connection may take to send the head of a request, also of the next one.
+pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long nothing is accepted after that failed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves the control API on a bound socket until `stop` is cancelled.
 pub async fn serve(
@@ -19,17 +31,61 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let router = router(&config, parts);
-    let stopping = stop.clone().cancelled_owned();
-    let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
-    tokio::select! {
-        served = serving => {
-            if let Err(error) = served {
-                tracing::error!("the control server ended: {error}");
+    let connections = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &places)).await {
+        match accepted {
+            Ok((stream, place)) => {
+                connections.spawn(serve_connection(
+                    stream,
+                    place,
+                    router.clone(),
+                    stop.clone(),
+                ));
+            }
+            Err(error) => {
+                tracing::warn!("a connection of an operator could not be accepted: {error}");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
-        () = async {
-            stop.cancelled().await;
-            tokio::time::sleep(CLOSE_WITHIN).await;
-        } => {}
+    }
+    drop(listener);
+    connections.close();
+    let ended = tokio::time::timeout(CLOSE_WITHIN, connections.wait()).await;
+    if ended.is_err() {
+        tracing::debug!("connections of operators were still open at the end");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await;
+    let place = place.map_err(std::io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    _place: OwnedSemaphorePermit,
+    router: Router,
+    stop: CancellationToken,
+) {
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!("a connection of an operator ended with an error: {error}");
     }
 }

@@ -8,6 +8,7 @@ mod instruments;
 mod labels;
 
 use std::fmt;
+use std::sync::Arc;
 
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
@@ -15,6 +16,7 @@ use prometheus::{Registry, TextEncoder};
 use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 
+use gauges::Moment;
 pub use gauges::{EncoderReading, Readings, RecordingReading, UpstreamReading};
 use instruments::Instruments;
 
@@ -34,6 +36,7 @@ pub struct Metrics {
     registry: Registry,
     provider: SdkMeterProvider,
     instruments: Instruments,
+    moment: Arc<Moment>,
 }
 
 impl Metrics {
@@ -59,6 +62,7 @@ impl Metrics {
             registry,
             provider,
             instruments,
+            moment: Arc::default(),
         })
     }
 
@@ -69,15 +73,18 @@ impl Metrics {
 
     /// Has `read` asked whenever the metrics are, for what is not counted but is so at a moment.
     pub fn watch(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
-        gauges::watch(&self.provider.meter("riglm"), read);
+        self.moment.watch(read);
+        gauges::watch(&self.provider.meter("riglm"), &self.moment);
     }
 
-    /// Returns all metrics in the text format of Prometheus.
+    /// Returns all metrics in the text format of Prometheus. They are written for one at a time: who
+    /// asks meanwhile waits.
     ///
     /// # Errors
     ///
     /// Returns [`MetricsError::Write`] where they cannot be written in it.
     pub fn text(&self) -> Result<String, MetricsError> {
+        let _one_at_a_time = self.moment.begin();
         TextEncoder::new()
             .encode_to_string(&self.registry.gather())
             .map_err(|error| MetricsError::Write(error.into()))

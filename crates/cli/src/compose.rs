@@ -64,6 +64,8 @@ pub struct Core {
     recorder: Arc<Recorder>,
     traces: Option<Arc<OtlpTracer>>,
     stop: CancellationToken,
+    /// Cancelled when the sessions have ended: until then operators see what goes on.
+    operating: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -119,7 +121,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         tools: meta_tools(&config.search),
     };
     let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
-    let stop = CancellationToken::new();
+    let (stop, operating) = (CancellationToken::new(), CancellationToken::new());
     let tasks = TaskTracker::new();
     let watch = Arc::clone(&proxy);
     tasks.spawn(
@@ -158,11 +160,11 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         next_tools,
         recorder: &recorder,
         telemetry: &telemetry,
-        stop: &stop,
+        stop: &operating,
         settings,
     };
     let parts = parts.into_parts(config)?;
-    start_control(&config.control, parts, &stop, &tasks).await?;
+    start_control(&config.control, parts, &operating, &tasks).await?;
     Ok(Core {
         proxy,
         upstreams,
@@ -170,6 +172,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         recorder,
         traces,
         stop,
+        operating,
         tasks,
     })
 }
@@ -199,6 +202,7 @@ impl Core {
         self.proxy.shutdown().await;
         self.upstreams.close().await;
         self.stop.cancel();
+        self.operating.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         self.recorder.close().await;

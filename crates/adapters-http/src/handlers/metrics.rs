@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use tokio::sync::Semaphore;
 
 use crate::problem::{Guarded, Problem, ProblemBody};
 use crate::router::ControlParts;
@@ -15,9 +16,24 @@ use crate::router::ControlParts;
 #[derive(Clone)]
 pub struct MetricsSource {
     /// The media type of the text.
-    pub media_type: &'static str,
+    media_type: &'static str,
     /// Returns the text; asked at each request, on a thread that may block.
-    pub text: Arc<dyn Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync>,
+    text: Arc<dyn Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync>,
+    turn: Arc<Semaphore>,
+}
+
+impl MetricsSource {
+    /// Returns where the metrics come from: the media type of their text, and what returns it.
+    pub fn new(
+        media_type: &'static str,
+        text: impl Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            media_type,
+            text: Arc::new(text),
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
 }
 
 impl fmt::Debug for MetricsSource {
@@ -37,7 +53,13 @@ impl fmt::Debug for MetricsSource {
     )
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
-    let MetricsSource { media_type, text } = parts.metrics;
+    let MetricsSource {
+        media_type,
+        text,
+        turn,
+    } = parts.metrics;
+    // They are many texts: they are written for one at a time. The semaphore is never closed.
+    let _turn = turn.acquire_owned().await;
     let written = tokio::task::spawn_blocking(move || text()).await;
     match written {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),

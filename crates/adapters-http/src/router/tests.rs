@@ -17,6 +17,7 @@ use riglm_domain::principal::Principal;
 use tokio::net::TcpListener;
 
 mod config;
+mod connections;
 mod document;
 mod observing;
 mod overrides;

@@ -1,6 +1,6 @@
 //! What is so at a moment: read when the metrics are asked for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
@@ -63,26 +63,58 @@ pub struct EncoderReading {
     pub is_failing: bool,
 }
 
-/// Has `read` asked whenever the metrics are.
-pub(super) fn watch(meter: &Meter, read: impl Fn() -> Readings + Send + Sync + 'static) {
-    let read: Arc<dyn Fn() -> Readings + Send + Sync> = Arc::new(read);
+type Read = Box<dyn Fn() -> Readings + Send + Sync>;
+
+/// What is read, once for each time that the metrics are asked for.
+#[derive(Default)]
+pub(super) struct Moment {
+    read: OnceLock<Read>,
+    readings: Mutex<Readings>,
+    asking: Mutex<()>,
+}
+
+impl Moment {
+    /// Has `read` asked from now on. The first one counts.
+    pub(super) fn watch(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
+        // The error says that there is one.
+        let _ = self.read.set(Box::new(read));
+    }
+
+    /// Reads anew, when nobody else asks; what is read holds until the guard is dropped.
+    pub(super) fn begin(&self) -> MutexGuard<'_, ()> {
+        let guard = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(read) = self.read.get() {
+            *self.readings() = read();
+        }
+        guard
+    }
+
+    fn readings(&self) -> MutexGuard<'_, Readings> {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has gauges take from a moment whenever the metrics are asked for.
+pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
     let gauge = |name: &'static str, text: &'static str, take: fn(&Readings) -> Vec<Sample>| {
-        let read = Arc::clone(&read);
+        let moment = Arc::clone(moment);
         let gauge = meter.f64_observable_gauge(name).with_description(text);
         gauge
             .with_callback(move |observer| {
-                for (value, labels) in take(&read()) {
+                let samples = take(&moment.readings());
+                for (value, labels) in samples {
                     observer.observe(value, &labels);
                 }
             })
             .build();
     };
     let total = |name: &'static str, text: &'static str, take: fn(&Readings) -> Option<u64>| {
-        let read = Arc::clone(&read);
+        let moment = Arc::clone(moment);
         let counter = meter.u64_observable_counter(name).with_description(text);
         counter
             .with_callback(move |observer| {
-                if let Some(value) = take(&read()) {
+                let value = take(&moment.readings());
+                if let Some(value) = value {
                     observer.observe(value, &[]);
                 }
             })

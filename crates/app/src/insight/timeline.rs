@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::{InvocationSummary, ToolSource};
 use riglm_domain::list_shown::ListShown;
@@ -11,6 +11,9 @@ use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{InvocationFilter, StoreError};
 
 use super::{Insight, SessionView};
+
+/// How long after the last activity that is stored of a work session there may have been more.
+const TOLD_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// Something that happened in a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +78,13 @@ impl Insight {
             SessionView::Work(work) => {
                 let calls = self.store.calls_of_work(work.id, limit).await?;
                 let connections = calls.iter().map(|call| call.invocation.session).collect();
-                let lasted = (work.started_at, work.last_active_at);
-                (calls, connections, Some(lasted))
+                let last_call = calls.iter().map(|call| call.invocation.started_at).max();
+                let last = work
+                    .last_active_at
+                    .max(last_call.unwrap_or(work.started_at));
+                // The store is told of activity twice a minute.
+                let end = last.checked_add(TOLD_WITHIN).unwrap_or(last);
+                (calls, connections, Some((work.started_at, end)))
             }
         };
         let mut is_cut = calls.len() >= limit as usize;

@@ -109,7 +109,7 @@ struct FromMember {
 }
 
 /// Returns whether an id was made by a session.
-fn is_own(id: &RequestId) -> bool {
+pub(super) fn is_own(id: &RequestId) -> bool {
     matches!(id, RequestId::Text(text) if text.starts_with(OWN_IDS))
 }
 

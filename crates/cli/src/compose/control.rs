@@ -82,10 +82,7 @@ impl ControlSources<'_> {
                 learning: learning_state(self.next_tools),
                 is_stopping: Arc::new(move || proxy.is_stopping()),
             },
-            metrics: MetricsSource {
-                media_type: Metrics::MEDIA_TYPE,
-                text: Arc::new(move || Ok(metrics.text()?)),
-            },
+            metrics: MetricsSource::new(Metrics::MEDIA_TYPE, move || Ok(metrics.text()?)),
             events: Arc::clone(&self.telemetry.feed),
             proxy: Arc::clone(self.proxy),
             insight,

@@ -1,7 +1,7 @@
 //! The layer of tuning: `tuning.json` in the data directory, which the control server writes and
 //! every process with this data directory reads.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ const NAME: &str = "tuning.json";
 const LOCK: &str = "tuning.lock";
 /// A larger file is none that was written here.
 const MAX_BYTES: u64 = 1 << 20;
+/// What the file is written in, as errors name it.
+const FORMAT: &str = "JSON of the control server";
 /// How often, and after which pause, it is tried to get the lock.
 const TRIES: (u32, Duration) = (50, Duration::from_millis(100));
 
@@ -108,7 +110,16 @@ impl TuningFile {
     /// Returns [`ConfigError`] for a file that cannot be read, or is none that was written here.
     pub fn read(&self) -> Result<TuningDocument, ConfigError> {
         let path = self.path();
-        let is_large = std::fs::metadata(&path).is_ok_and(|file| file.len() > MAX_BYTES);
+        // A pipe would never end, and what is too large is none that was written here.
+        let is_endless = |file: &Metadata| !file.is_file() && !file.is_dir();
+        let is_wrong = |file: Metadata| is_endless(&file) || file.len() > MAX_BYTES;
+        if std::fs::metadata(&path).is_ok_and(is_wrong) {
+            return Err(ConfigError::Syntax {
+                path,
+                format: FORMAT,
+                reason: "it is no plain file, or too large".into(),
+            });
+        }
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             // A data directory that is none is said elsewhere.
@@ -122,18 +133,10 @@ impl TuningFile {
             }
             Err(source) => return Err(ConfigError::Unreadable { path, source }),
         };
-        let reason = if is_large {
-            "it is too large".to_owned()
-        } else {
-            match serde_json::from_slice(&text) {
-                Ok(document) => return Ok(document),
-                Err(error) => error.to_string(),
-            }
-        };
-        Err(ConfigError::Syntax {
+        serde_json::from_slice(&text).map_err(|error| ConfigError::Syntax {
             path,
-            format: "JSON of the control server",
-            reason,
+            format: FORMAT,
+            reason: error.to_string(),
         })
     }
 

@@ -51,10 +51,9 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
     });
     ControlParts {
         health,
-        metrics: MetricsSource {
-            media_type: "text/plain; version=0.0.4",
-            text: Arc::new(|| Ok("riglm_sessions 0\n".into())),
-        },
+        metrics: MetricsSource::new("text/plain; version=0.0.4", || {
+            Ok("riglm_sessions 0\n".into())
+        }),
         keys: keys(),
         proxy: Arc::new(proxy),
         overrides: store.map(|store| {

@@ -56,15 +56,20 @@ impl Relay {
             true => ToolSource::Hidden,
             false => ToolSource::Shown,
         };
-        self.shared.observe(&Event::ToolCalled(ToolCalled {
-            upstream: self.upstream(),
-            tool: &tool,
-            source,
-            is_first_use: listed
-                .as_ref()
-                .is_some_and(|(listed, _)| listed.is_first_use),
-            predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
-        }));
+        // What a client makes up tells nothing of lists.
+        let is_known = (listed.as_ref())
+            .is_none_or(|(listed, _)| listed.shown.offer().position_of(&called).is_some());
+        if is_known {
+            self.shared.observe(&Event::ToolCalled(ToolCalled {
+                upstream: self.upstream(),
+                tool: &tool,
+                source,
+                is_first_use: listed
+                    .as_ref()
+                    .is_some_and(|(listed, _)| listed.is_first_use),
+                predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
+            }));
+        }
         let context = searched
             .as_ref()
             .and_then(|_| self.caller.search.context(together, Instant::now()));

@@ -190,18 +190,26 @@ struct Told {
     received: Instant,
     sent: Option<Instant>,
     answered: Instant,
+    /// The upstream was asked for something on the way.
+    has_asked: bool,
 }
 
 impl Told {
-    fn of(pending: &Pending) -> Self {
-        Self {
+    /// Returns what is told of a request; `None` of a part of another, which is told of there. Calls
+    /// are told of here in any case, with their upstream and tool.
+    fn of(pending: &Pending) -> Option<Self> {
+        if pending.is_part && pending.tool.is_none() {
+            return None;
+        }
+        Some(Self {
             method: pending.method,
             tool: pending.tool.clone(),
             outcome: Outcome::Cancelled,
             received: pending.started,
             sent: pending.sent,
             answered: Instant::now(),
-        }
+            has_asked: false,
+        })
     }
 
     fn tell(&self, relay: &Relay) {
@@ -214,7 +222,7 @@ impl Told {
             tool: self.tool.as_ref(),
             outcome: self.outcome,
             took: self.received.elapsed(),
-            with_upstream: Some(with_upstream.unwrap_or_default()),
+            with_upstream: (!self.has_asked).then(|| with_upstream.unwrap_or_default()),
         }));
     }
 }
@@ -224,7 +232,7 @@ impl Ending {
         Self {
             relay: Arc::clone(relay),
             is_counted: pending.is_counted(),
-            told: pending.is_counted().then(|| Told::of(&pending)),
+            told: Told::of(&pending).filter(|_| pending.is_counted()),
             pending: Some(pending),
         }
     }
@@ -234,7 +242,7 @@ impl Ending {
         Self {
             relay: Arc::clone(relay),
             is_counted: true,
-            told: Some(Told::of(&pending)),
+            told: Told::of(&pending),
             pending: Some(pending),
         }
     }
@@ -248,6 +256,14 @@ impl Ending {
     pub(super) fn came_to(&mut self, outcome: Outcome) {
         if let Some(told) = &mut self.told {
             told.outcome = outcome;
+        }
+    }
+
+    /// Notes that the upstream was asked for something on the way to the answer, so that it is not known
+    /// how long the proxy took.
+    pub(super) fn has_asked(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.has_asked = true;
         }
     }
 

@@ -23,6 +23,7 @@ use super::recorded_names::{recorded_target, without_secrets};
 use super::search::alone;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::shared::stopping;
+use crate::proxy::united::is_own as is_part_of_another;
 use crate::work_sessions::RequestKind;
 
 /// What is played back for a client that sent it in a batch.
@@ -157,6 +158,7 @@ impl Relay {
         let pending = Pending {
             purpose,
             method: counted(method),
+            is_part: is_part_of_another(id),
             tool: (is_call && is_passed_on).then(called).flatten(),
             message: Some(message.clone()),
             generation: UNSENT,
@@ -264,9 +266,11 @@ impl Relay {
                 "a request with this id is in flight already",
             ));
         }
-        if state.pending.n_entries() >= limits.in_flight_per_session
-            || self.shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight
-        {
+        // What the session asks of several upstreams is for a request that has its place.
+        let is_part = is_part_of_another(id);
+        let is_full = state.pending.n_entries() >= limits.in_flight_per_session
+            || self.shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight;
+        if is_full && !is_part {
             self.shared.observe(&Event::LimitReached(Limit::InFlight));
             return Err(RpcError::new(
                 RpcErrorCode::LimitReached,

@@ -71,6 +71,7 @@ impl Relay {
         };
         let run = async move {
             let relay = &searching.relay;
+            let was_known = relay.known_list().is_some();
             let listed = tokio::select! {
                 biased;
                 () = request.cancel.cancelled() => return,
@@ -79,6 +80,9 @@ impl Relay {
             let Some(mut ending) = searching.ending() else {
                 return;
             };
+            if !was_known {
+                ending.has_asked();
+            }
             let pending = ending.take();
             match (listed, pending) {
                 (Ok(result), _) => {

@@ -76,6 +76,8 @@ pub(crate) struct Pending {
     pub(crate) method: &'static str,
     /// The tool of a call.
     pub(crate) tool: Option<ToolName>,
+    /// The session asks it for a request of the client that it works on itself.
+    pub(crate) is_part: bool,
     /// The message, to be sent again when the upstream had forgotten the session; gone once the
     /// request is cancelled.
     pub(crate) message: Option<Message>,
@@ -137,6 +139,7 @@ impl Pending {
             purpose: Purpose::Own(waiting),
             method: "other",
             tool: None,
+            is_part: false,
             message: Some(message),
             generation,
             started: now,

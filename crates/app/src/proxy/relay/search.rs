@@ -94,6 +94,7 @@ impl Relay {
         };
         let run = async move {
             let relay = &searching.relay;
+            let was_known = relay.caller.search.offer().is_some();
             let found = tokio::select! {
                 biased;
                 () = search.cancel.cancelled() => return,
@@ -102,6 +103,9 @@ impl Relay {
             let Some(mut ending) = searching.ending() else {
                 return;
             };
+            if !was_known {
+                ending.has_asked();
+            }
             // There is no row to close.
             drop(ending.take());
             match found {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -204,7 +204,7 @@ impl ClientSession {
                 () = session.closing.cancelled() => Reply::Error(session_ended()),
                 reply = job => reply,
             };
-            working.is_asked = matches!(reply, Reply::Member(_));
+            working.is_told = working.method == "tools/call" && matches!(reply, Reply::Member(_));
             working.outcome = match &reply {
                 Reply::Result(result) => outcome_of(result),
                 Reply::Member(message) if message.single().is_some_and(is_success) => Outcome::Ok,
@@ -365,8 +365,8 @@ struct Working {
     method: &'static str,
     since: Instant,
     outcome: Outcome,
-    /// An upstream was asked in its place.
-    is_asked: bool,
+    /// The relay of an upstream has told of it.
+    is_told: bool,
 }
 
 impl Working {
@@ -402,7 +402,7 @@ impl Working {
             method: counted(method),
             since: Instant::now(),
             outcome: Outcome::Cancelled,
-            is_asked: false,
+            is_told: false,
         })
     }
 }
@@ -411,14 +411,17 @@ impl Drop for Working {
     fn drop(&mut self) {
         let shared = &self.session.shared;
         shared.n_in_flight.fetch_sub(1, Ordering::Relaxed);
-        shared.observe(&Event::RequestEnded(RequestEnded {
-            method: self.method,
-            upstream: None,
-            tool: None,
-            outcome: self.outcome,
-            took: self.since.elapsed(),
-            with_upstream: (!self.is_asked).then_some(Duration::ZERO),
-        }));
+        if !self.is_told {
+            shared.observe(&Event::RequestEnded(RequestEnded {
+                method: self.method,
+                upstream: None,
+                tool: None,
+                outcome: self.outcome,
+                took: self.since.elapsed(),
+                // It may have asked upstreams, one after the other or at the same time.
+                with_upstream: None,
+            }));
+        }
         let listen = self.session.united.state().listens.remove(&self.id);
         if let Some(listen) = listen {
             listen.cancel.cancel();

@@ -101,7 +101,8 @@ impl ClientSession {
         };
         let n = self.shared.limits().list_page_entries;
         let list = &gathered.list;
-        let is_last = start + n >= list.len();
+        let end = start.saturating_add(n);
+        let is_last = end >= list.len();
         let mut page = list.page(start, n);
         if kind == ListKind::Tools
             && is_last
@@ -114,7 +115,7 @@ impl ClientSession {
         }
         let mut result = edit::with_member("{}", kind.member(), &page);
         if !is_last {
-            let next = format!(r#""{}.{}""#, list.version(), start + n);
+            let next = format!(r#""{}.{}""#, list.version(), end);
             result = edit::with_member(&result, "nextCursor", &next);
         }
         if is_modern {
