@@ -10,6 +10,7 @@ use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::plain_http::{self, Answer};
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
@@ -189,4 +190,28 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
     assert_eq!(stats["outcomes"]["ok"], 2, "{stats}");
     client.delete().await;
     assert_eq!(json(&path, 404).await["status"], 404);
+}
+
+#[tokio::test]
+async fn operators_see_that_the_process_ends_until_its_requests_have() {
+    let data = TempDir::new().unwrap();
+    let mut line = line(data.path()).await;
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.send(&call("1", "sleep", r#"{"ms":3000}"#)).await;
+    line.riglm.process.signal(Signal::TERM);
+    let mut readiness = Value::Null;
+    for _ in 0..100 {
+        let answer = line.operate(Method::GET, "/health/ready", "").await;
+        readiness = serde_json::from_str(&answer.body).unwrap();
+        if answer.status == 503 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(readiness["ready"], false, "{readiness}");
+    assert_eq!(line.operate(Method::GET, "/metrics", "").await.status, 200);
+    let deadline = std::time::Duration::from_secs(20);
+    let status = line.riglm.process.ended(deadline).await;
+    assert!(status.success(), "{status}");
 }

@@ -8,6 +8,7 @@
 mod changes;
 mod lists;
 mod modern;
+mod observed;
 mod own_tools;
 mod requests;
 mod scene;

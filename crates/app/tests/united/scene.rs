@@ -19,6 +19,7 @@ use riglm_domain::protocol::Transport;
 use riglm_ports::clock::Clock;
 use riglm_ports::downstream::Route;
 use riglm_ports::fake::{MemoryStore, RecordingClient, ScriptedUpstream, WordCounter};
+use riglm_ports::observer::{Observer, Unobserved};
 use serde_json::{Value, json};
 
 /// The longest that anything in these tests may take.
@@ -41,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) search: Option<&'static str>,
     /// Whether the proxy has its other tools too.
     pub(crate) has_others: bool,
+    /// Is told what happens.
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 impl Default for Setup {
@@ -55,6 +58,7 @@ impl Default for Setup {
             filter: ListFilter::default(),
             search: None,
             has_others: false,
+            observer: Arc::new(Unobserved),
         }
     }
 }
@@ -101,7 +105,7 @@ impl Setup {
                 Arc::new(SystemClock),
             )))),
             intents: None,
-            observer: Arc::new(riglm_ports::observer::Unobserved),
+            observer: self.observer,
             next_tools: None,
             work_sessions: None,
             tools: MetaTools {
