@@ -54,9 +54,11 @@ impl Engine {
                 (Method::Expert(expert), _) => single(expert, probability),
                 _ => single(Expert::Cooccurrence, probability),
             };
+            let sentence = sentence(&view, *slot, reasons);
+            let sentence = sentence.unwrap_or_else(|| without_reasons(&score).into());
             Some(Explanation {
                 probability,
-                sentence: sentence(&view, *slot, reasons),
+                sentence,
                 score,
             })
         };
@@ -92,7 +94,7 @@ impl Engine {
                 &mixers.again,
                 &outcome.again,
                 &scene.used_rows,
-                "used_again",
+                AGAIN,
                 share,
             )
         };
@@ -127,6 +129,9 @@ impl Engine {
         Some((score, reasons))
     }
 }
+
+/// The name of the part of a score that stands for tools which the session called before.
+const AGAIN: &str = "used_again";
 
 #[derive(Clone, Copy, Debug)]
 enum Reason {
@@ -180,7 +185,18 @@ fn single(expert: Expert, probability: f64) -> (ScoreTerm, Vec<(Reason, f64)>) {
     (score, vec![(Reason::Expert(expert), 1.0)])
 }
 
-fn sentence(view: &View<'_>, slot: Slot, mut reasons: Vec<(Reason, f64)>) -> String {
+/// Returns what is said of a tool of which nothing else can be said: a tool that competes with no other
+/// is called again because it was called.
+fn without_reasons(score: &ScoreTerm) -> &'static str {
+    let is_again = score.parts.first().is_some_and(|part| part.name == AGAIN);
+    if is_again {
+        "the session called it before"
+    } else {
+        "nothing speaks for it"
+    }
+}
+
+fn sentence(view: &View<'_>, slot: Slot, mut reasons: Vec<(Reason, f64)>) -> Option<String> {
     reasons.retain(|(_, value)| *value > 0.0);
     reasons.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut words: Vec<String> = Vec::new();
@@ -194,8 +210,5 @@ fn sentence(view: &View<'_>, slot: Slot, mut reasons: Vec<(Reason, f64)>) -> Str
             break;
         }
     }
-    if words.is_empty() {
-        return "nothing speaks for it".into();
-    }
-    words.join("; ")
+    (!words.is_empty()).then(|| words.join("; "))
 }

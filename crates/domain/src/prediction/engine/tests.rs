@@ -183,6 +183,17 @@ fn the_reasons_are_in_words() {
 }
 
 #[test]
+fn the_only_tool_that_was_called_is_likely_because_it_was() {
+    let (engine, slots) = engine(9);
+    let after = trail(&slots, "a", &[3]);
+    let explained = engine.explain(&after, &slots, slots[3]).unwrap();
+    assert_eq!(explained.score.parts[0].name, "used_again");
+    assert_eq!(explained.sentence, "the session called it before");
+    let other = engine.explain(&after, &slots, slots[4]).unwrap();
+    assert_eq!(other.sentence, "nothing speaks for it");
+}
+
+#[test]
 fn a_snapshot_that_is_damaged_or_of_another_format_changes_nothing() {
     let (mut engine, slots) = engine(6);
     play(&mut engine, &slots, "a", &[1, 2, 3, 1]);
