@@ -22,6 +22,7 @@ use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_adapters_telemetry::OtlpTracer;
+use riglm_app::approvals::Approvals;
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
@@ -32,7 +33,7 @@ use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
-use riglm_ports::analytics::{AuditTrail, Journal};
+use riglm_ports::analytics::{AuditTrail, Journal, ToolApprovalRepository};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
 use riglm_ports::tracer::Tracer;
@@ -82,7 +83,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let journal = journal_of(storage.as_deref());
     let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
     let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
-    let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir)?);
+    let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
+    let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
     let learning = (storage.as_ref())
         .and_then(|storage| learning_from(&config.prediction, storage, Arc::clone(&clock)));
@@ -293,6 +295,17 @@ fn tracer_of(traces: Option<&Arc<OtlpTracer>>) -> Option<Arc<dyn Tracer>> {
 fn traces_from(config: &Config) -> anyhow::Result<Option<Arc<OtlpTracer>>> {
     let started = config.telemetry.traces().map(OtlpTracer::start);
     Ok(started.transpose()?.map(Arc::new))
+}
+
+/// Returns what holds changes of tools back, for the upstreams that want it.
+fn approvals_from(
+    storage: Option<&Storage>,
+    telemetry: &Telemetry,
+    clock: Arc<dyn Clock>,
+) -> Arc<Approvals> {
+    let store =
+        storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn ToolApprovalRepository>);
+    Arc::new(Approvals::new(store, telemetry.observer(), clock))
 }
 
 fn journal_of(storage: Option<&Storage>) -> Arc<dyn Journal> {
