@@ -288,11 +288,12 @@ impl Approvals {
 
     /// Tells of changes that were not held back before.
     fn tell(&self, upstream: &UpstreamName, tools: Vec<ToolName>) {
-        for tool in &tools {
+        for tool in tools {
             tracing::warn!(
                 upstream = %upstream, tool = %tool,
                 "a change of tool {tool} of upstream {upstream} is held back until it is approved"
             );
+            let tool = &tool;
             self.observer.observe(&Event::ChangeHeld { upstream, tool });
         }
     }

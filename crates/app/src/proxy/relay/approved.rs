@@ -14,6 +14,11 @@ use crate::approvals::Approvals;
 /// The cursor of a page that was never asked for: no first list goes on with it.
 const UNASKED: &str = "\0";
 
+/// A request for a page of a list of tools.
+struct Asked {
+    cursor: Option<String>,
+}
+
 impl Relay {
     /// Returns a message of the upstream with each list of tools in it as it was approved, whoever
     /// asked for the list: the client, the session of several upstreams, or the proxy itself.
@@ -31,10 +36,10 @@ impl Relay {
             let Some((result, id)) = answer.filter(|_| envelope.kind() == Kind::Success) else {
                 continue;
             };
-            let Some(cursor) = self.cursor_of_list(id) else {
+            let Some(asked) = self.list_asked(id) else {
                 continue;
             };
-            let shown = approvals.shown(self.upstream(), result, cursor.as_deref());
+            let shown = approvals.shown(self.upstream(), result, asked.cursor.as_deref());
             if let Some(shown) = shown.await {
                 let start = result.as_ptr() as usize - message.raw().as_ptr() as usize;
                 edits.push((start..start + result.len(), shown));
@@ -55,16 +60,17 @@ impl Relay {
         }
     }
 
-    /// Returns the cursor of a request for a list of tools; `None` if the request is another one.
-    fn cursor_of_list(&self, id: &RequestId) -> Option<Option<String>> {
+    /// Returns what a request for a list of tools asked for; `None` if the request is another one.
+    fn list_asked(&self, id: &RequestId) -> Option<Asked> {
         let mut state = self.state();
         let pending = state.pending.get_mut(id)?;
-        match &pending.purpose {
-            Purpose::ListTools => Some(cursor(pending, Some(id))),
-            Purpose::Own(_) if is_own(id) => Some(cursor(pending, Some(id))),
+        let cursor = match &pending.purpose {
+            Purpose::ListTools => cursor(pending, Some(id)),
+            Purpose::Own(_) if is_own(id) => cursor(pending, Some(id)),
             // Answered by the upstream, which was never asked.
-            Purpose::Here(_) => Some(Some(UNASKED.into())),
-            _ => None,
-        }
+            Purpose::Here(_) => Some(UNASKED.into()),
+            _ => return None,
+        };
+        Some(Asked { cursor })
     }
 }
