@@ -22,7 +22,6 @@ use riglm_adapters_mcp::upstream::Guard;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_adapters_telemetry::OtlpTracer;
-use riglm_app::approvals::Approvals;
 use riglm_app::clock::SystemClock;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
@@ -33,7 +32,7 @@ use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
-use riglm_ports::analytics::{AuditTrail, Journal, ToolApprovalRepository};
+use riglm_ports::analytics::{AuditTrail, Journal};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
 use riglm_ports::tracer::Tracer;
@@ -52,7 +51,7 @@ use search::search_from;
 pub use search::{EncoderUse, encoders_from};
 use settings::LiveSettings;
 use telemetry::Telemetry;
-use upstreams::Upstreams;
+use upstreams::{Upstreams, approvals_from};
 
 /// The proxy with everything it stands on, not yet reachable by any client.
 #[derive(Debug)]
@@ -295,17 +294,6 @@ fn tracer_of(traces: Option<&Arc<OtlpTracer>>) -> Option<Arc<dyn Tracer>> {
 fn traces_from(config: &Config) -> anyhow::Result<Option<Arc<OtlpTracer>>> {
     let started = config.telemetry.traces().map(OtlpTracer::start);
     Ok(started.transpose()?.map(Arc::new))
-}
-
-/// Returns what holds changes of tools back, for the upstreams that want it.
-fn approvals_from(
-    storage: Option<&Storage>,
-    telemetry: &Telemetry,
-    clock: Arc<dyn Clock>,
-) -> Arc<Approvals> {
-    let store =
-        storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn ToolApprovalRepository>);
-    Arc::new(Approvals::new(store, telemetry.observer(), clock))
 }
 
 fn journal_of(storage: Option<&Storage>) -> Arc<dyn Journal> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use riglm_domain::edit::{member, with_member};
+use riglm_domain::edit::with_member;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::tool::{ToolListing, ToolPage, ToolSighting};
 use serde::Deserialize;
@@ -78,9 +78,10 @@ impl<'a> Page<'a> {
 
     /// Returns the result with these definitions in the place of its own.
     pub(super) fn with(&self, definitions: &[&str]) -> String {
-        let tools = format!("[{}]", definitions.join(","));
-        // A key that is written in another way is not found: then nothing of the rest is taken.
-        let is_plain = member(self.result, "tools").is_some();
-        with_member(if is_plain { self.result } else { "{}" }, "tools", &tools)
+        with_member(
+            self.result,
+            "tools",
+            &format!("[{}]", definitions.join(",")),
+        )
     }
 }

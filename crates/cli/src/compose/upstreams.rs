@@ -6,13 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use anyhow::Context;
 use futures_util::future::join_all;
 use riglm_adapters_mcp::upstream::{Guard, Isolation, ToolChanges, connector};
+use riglm_adapters_storage::Storage;
 use riglm_app::approvals::Approvals;
 use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::proxy::{Upstream, UpstreamOptions};
 use riglm_app::shared_upstream::SharedConnector;
+use riglm_ports::analytics::ToolApprovalRepository;
+use riglm_ports::clock::Clock;
 use riglm_ports::upstream::UpstreamConnector;
 
 use super::fingerprint::Fingerprints;
+use super::telemetry::Telemetry;
 use crate::config;
 
 /// Makes upstreams from their configuration.
@@ -116,6 +120,17 @@ impl Upstreams {
         };
         join_all(shared.iter().map(|connector| connector.close())).await;
     }
+}
+
+/// Returns what holds changes of tools back, for the upstreams that want it.
+pub(super) fn approvals_from(
+    storage: Option<&Storage>,
+    telemetry: &Telemetry,
+    clock: Arc<dyn Clock>,
+) -> Arc<Approvals> {
+    let store =
+        storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn ToolApprovalRepository>);
+    Arc::new(Approvals::new(store, telemetry.observer(), clock))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::offered::is_own;
 use super::pending::Purpose;
 use crate::approvals::Approvals;
 
-/// The cursor of a page that was never asked for: no first list goes on with it.
+/// The cursor of a page that nobody waits for: no first list goes on with it.
 const UNASKED: &str = "\0";
 
 /// A request for a page of a list of tools.
@@ -61,14 +61,18 @@ impl Relay {
     }
 
     /// Returns what a request for a list of tools asked for; `None` if the request is another one.
+    /// Of an answer that nobody waits for it is not known that it is none.
     fn list_asked(&self, id: &RequestId) -> Option<Asked> {
         let mut state = self.state();
-        let pending = state.pending.get_mut(id)?;
+        let unasked = || Some(UNASKED.into());
+        let Some(pending) = state.pending.get_mut(id) else {
+            // What was taken back or is answered twice goes to the client, too.
+            return Some(Asked { cursor: unasked() });
+        };
         let cursor = match &pending.purpose {
             Purpose::ListTools => cursor(pending, Some(id)),
             Purpose::Own(_) if is_own(id) => cursor(pending, Some(id)),
-            // Answered by the upstream, which was never asked.
-            Purpose::Here(_) => Some(UNASKED.into()),
+            Purpose::Here(_) => unasked(),
             _ => return None,
         };
         Some(Asked { cursor })
