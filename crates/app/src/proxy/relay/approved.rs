@@ -66,13 +66,15 @@ impl Relay {
         let mut state = self.state();
         let unasked = || Some(UNASKED.into());
         let Some(pending) = state.pending.get_mut(id) else {
-            // What was taken back or is answered twice goes to the client, too.
+            // What is answered twice goes to the client, too.
             return Some(Asked { cursor: unasked() });
         };
         let cursor = match &pending.purpose {
             Purpose::ListTools => cursor(pending, Some(id)),
             Purpose::Own(_) if is_own(id) => cursor(pending, Some(id)),
             Purpose::Here(_) => unasked(),
+            // Of what was taken back it is forgotten what it was, and its late answer is passed on.
+            _ if pending.is_cancelled => unasked(),
             _ => return None,
         };
         Some(Asked { cursor })
