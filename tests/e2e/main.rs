@@ -6,6 +6,7 @@
 )]
 
 mod agents;
+mod approvals;
 mod cold_start;
 mod control;
 mod crash;

@@ -259,5 +259,5 @@ async fn the_description_of_the_control_api_holds_for_whatever_is_sent() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("Tested: 17"), "{text}");
+    assert!(text.contains("Tested: 18"), "{text}");
 }

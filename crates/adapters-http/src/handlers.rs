@@ -1,5 +1,6 @@
 //! One file for each resource.
 
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod config;
 pub(crate) mod events;

@@ -22,8 +22,8 @@ use crate::admission::check;
 use crate::handlers::health::{self, HealthSource};
 use crate::handlers::metrics::{self, MetricsSource};
 use crate::handlers::{
-    audit, config, events, experiments, feedback, overrides, predictions, ready, sessions, tools,
-    upstreams,
+    approvals, audit, config, events, experiments, feedback, overrides, predictions, ready,
+    sessions, tools, upstreams,
 };
 use crate::openapi;
 use crate::problem::Problem;
@@ -93,6 +93,7 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
     let deciding = OpenApiRouter::new()
         .routes(routes!(overrides::create))
         .routes(routes!(overrides::remove))
+        .routes(routes!(approvals::approve))
         .routes(routes!(feedback::create));
     let counting = if control.public_metrics {
         counting

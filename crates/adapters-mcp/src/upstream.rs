@@ -22,7 +22,7 @@ use riglm_ports::upstream::UpstreamConnector;
 use url::Url;
 use validator::Validate;
 
-pub use config::{Isolation, UpstreamConfig, UpstreamConfigError};
+pub use config::{Isolation, ToolChanges, UpstreamConfig, UpstreamConfigError};
 pub use credentials::login::{LoginError, login};
 pub use credentials::section::{CredentialsType, OAuthGrant, UpstreamCredentials};
 pub use credentials::store::CredentialStoreError;

@@ -17,6 +17,7 @@ pub(crate) mod recommendation;
 mod scored_tools;
 pub(crate) mod search;
 pub(crate) mod session;
+mod tool_approval;
 pub(crate) mod tool_definition;
 pub(crate) mod tool_override;
 pub(crate) mod tool_set;

@@ -6,6 +6,7 @@
 //!
 //! [`ClientLink`]: riglm_ports::downstream::ClientLink
 
+pub mod approvals;
 pub mod bridge;
 pub mod clock;
 pub mod events;

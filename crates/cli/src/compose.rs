@@ -52,7 +52,7 @@ use search::search_from;
 pub use search::{EncoderUse, encoders_from};
 use settings::LiveSettings;
 use telemetry::Telemetry;
-use upstreams::Upstreams;
+use upstreams::{Upstreams, approvals_from};
 
 /// The proxy with everything it stands on, not yet reachable by any client.
 #[derive(Debug)]
@@ -85,7 +85,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let journal = journal_of(storage.as_deref());
     let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
     let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
-    let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir)?);
+    let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
+    let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
     let learning = (storage.as_ref())
         .and_then(|storage| learning_from(&config.prediction, storage, Arc::clone(&clock)));

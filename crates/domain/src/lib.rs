@@ -46,6 +46,7 @@ pub mod scan;
 pub mod search;
 pub mod session;
 pub mod tool;
+pub mod tool_approval;
 pub mod tool_override;
 pub mod trace_context;
 pub mod uri_template;

@@ -27,6 +27,7 @@ mod maintenance;
 mod recommendation;
 mod search;
 mod session;
+mod tool_approval;
 mod tool_definition;
 mod tool_override;
 mod usage;
@@ -51,6 +52,7 @@ pub use maintenance::{Finding, Maintenance, MaintenanceGuard, MaintenanceTask, P
 pub use recommendation::RecommendationRepository;
 pub use search::SearchRepository;
 pub use session::{SessionFilter, SessionRepository};
+pub use tool_approval::ToolApprovalRepository;
 pub use tool_definition::ToolDefinitionRepository;
 pub use tool_override::OverrideRepository;
 pub use usage::UsageRepository;

@@ -40,6 +40,7 @@ pub mod scene;
 pub mod searches;
 pub mod sessions;
 pub mod snapshots;
+pub mod tool_approvals;
 pub mod tool_definitions;
 pub mod tracer;
 pub mod usage;
@@ -51,8 +52,8 @@ use crate::analytics::{
     EmbeddingRepository, ExchangeRepository, FeedbackRepository, InvocationRepository,
     ListActivityRepository, ListEpochRepository, ListShownRepository, Maintenance,
     OverrideRepository, RecommendationRepository, RecordSink, SearchRepository, SessionRepository,
-    SnapshotRepository, ToolDefinitionRepository, UsageRepository, WeightRepository,
-    WorkSessionRepository,
+    SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository, UsageRepository,
+    WeightRepository, WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -80,6 +81,7 @@ all_of! {
         + RecommendationRepository
         + FeedbackRepository
         + OverrideRepository
+        + ToolApprovalRepository
         + AuditTrail
         + EmbeddingRepository
         + AssignmentRepository
@@ -236,6 +238,13 @@ macro_rules! usage_store_contract {
                     only_overrides_that_hold_are_read,
                     every_change_of_overrides_has_its_entry,
                     removing_no_override_writes_nothing,
+                ]
+                tool_approvals: [
+                    an_approval_is_read_as_it_was_given,
+                    a_first_list_is_approved_once,
+                    a_later_approval_replaces_the_earlier_one,
+                    approvals_of_an_upstream_are_its_own,
+                    every_decided_approval_has_its_entry,
                 ]
                 audit: [
                     an_entry_is_read_as_it_was_added,

@@ -63,6 +63,14 @@ pub enum Event<'a> {
     },
     /// An operator decided something about the tools of lists.
     OverrideChanged,
+    /// An upstream lists a tool in another way than it was approved, or a new one, and that is held
+    /// back.
+    ChangeHeld {
+        /// The upstream.
+        upstream: &'a UpstreamName,
+        /// The tool.
+        tool: &'a ToolName,
+    },
     /// The configuration that holds is another one.
     ConfigChanged {
         /// Counts the configurations of this run.

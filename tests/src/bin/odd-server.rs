@@ -1,5 +1,5 @@
 //! The unusual server as a program: `odd-server stdio|http [--era legacy|modern|dual] [--tools N]
-//! [--delay MS] [--name NAME]`.
+//! [--delay MS] [--name NAME] [--changes FILE]`.
 //!
 //! Over HTTP it prints `listening on http://127.0.0.1:PORT` to standard error and serves `/mcp`,
 //! `/stats` and, unless it is modern alone, `/sse` with `/messages`.
@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
         }
         _ => {
             eprintln!(
-                "usage: odd-server stdio|http [--era legacy|modern|dual] [--tools N] [--delay MS] [--name NAME]"
+                "usage: odd-server stdio|http [--era legacy|modern|dual] [--tools N] [--delay MS] [--name NAME] [--changes FILE]"
             );
             return ExitCode::from(2);
         }

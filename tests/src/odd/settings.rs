@@ -1,5 +1,6 @@
 //! What kind of server the unusual server is in this run.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which revisions are spoken.
@@ -25,6 +26,8 @@ pub struct Settings {
     pub delay: Duration,
     /// `--name NAME`: what results, resources and prompts of a plain server are called by.
     pub name: String,
+    /// `--changes FILE`: where that file is, the plain tools are other ones.
+    pub changes: Option<PathBuf>,
 }
 
 impl Settings {
@@ -56,6 +59,7 @@ impl Settings {
                     settings.delay = Duration::from_millis(u64::try_from(number()?).unwrap_or(0));
                 }
                 ("--name", _) => settings.name.clone_from(value),
+                ("--changes", _) => settings.changes = Some(value.into()),
                 _ => return Err(format!("{key} {value} is not understood")),
             }
         }

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
+use riglm_app::approvals::HeldChange;
 use riglm_app::proxy::UpstreamState;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -33,6 +34,38 @@ pub(crate) struct UpstreamView {
     waiting: u64,
     /// The tools that it listed last; `null` as long as no list of it was seen to its end.
     tool_set: Option<ToolSetView>,
+    /// The changes of its tools that are held back until somebody approves them, by the name of the
+    /// tool; none where changes pass.
+    held: Vec<HeldView>,
+}
+
+/// A change of a tool that is held back.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = HeldChange)]
+pub(crate) struct HeldView {
+    /// The tool, as the upstream names it.
+    tool: String,
+    /// `changed` for a tool that is shown as it was approved, `new` for one that is not shown.
+    kind: &'static str,
+    /// Identifies the definition that is held back.
+    hash: String,
+    /// Identifies the approved one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved_hash: Option<String>,
+    /// When this process first saw it.
+    seen_at: Timestamp,
+}
+
+impl From<HeldChange> for HeldView {
+    fn from(held: HeldChange) -> Self {
+        Self {
+            tool: held.tool.as_str().into(),
+            kind: held.kind.as_str(),
+            hash: held.hash,
+            approved_hash: held.approved_hash,
+            seen_at: held.seen_at,
+        }
+    }
 }
 
 /// The tools that an upstream listed.
@@ -77,5 +110,6 @@ fn view(state: UpstreamState) -> UpstreamView {
             since: seen.since,
             changes: seen.n_changes,
         }),
+        held: state.held.into_iter().map(Into::into).collect(),
     }
 }

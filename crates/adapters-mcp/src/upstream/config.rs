@@ -55,6 +55,19 @@ pub struct UpstreamConfig {
     /// The most connections at once.
     #[validate(range(min = 1))]
     pub max_connections: usize,
+    /// What becomes of changes of its tools.
+    pub tool_changes: ToolChanges,
+}
+
+/// What becomes of changes of the tools of an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChanges {
+    /// They are shown at once.
+    #[default]
+    Pass,
+    /// They are held back until somebody approves them.
+    Hold,
 }
 
 /// Who shares a connection to an upstream.
@@ -135,6 +148,7 @@ impl Default for UpstreamConfig {
             unavailable: Unavailable::default(),
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
             max_connections: DEFAULT_MAX_CONNECTIONS,
+            tool_changes: ToolChanges::default(),
         }
     }
 }
@@ -165,6 +179,7 @@ impl fmt::Debug for UpstreamConfig {
             .field("unavailable", &self.unavailable)
             .field("idle_timeout", &self.idle_timeout)
             .field("max_connections", &self.max_connections)
+            .field("tool_changes", &self.tool_changes)
             .finish()
     }
 }

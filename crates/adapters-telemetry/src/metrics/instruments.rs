@@ -52,6 +52,7 @@ pub(super) struct Instruments {
     limits_reached: Counter<u64>,
     upstream_changes: Counter<u64>,
     override_changes: Counter<u64>,
+    tool_changes_held: Counter<u64>,
     config_version: Gauge<u64>,
 }
 
@@ -168,6 +169,10 @@ impl Instruments {
                 "riglm_override_changes",
                 "Decisions of operators about the tools of lists.",
             ),
+            tool_changes_held: counter(
+                "riglm_tool_changes_held",
+                "Changes of tools that were held back until somebody approves them.",
+            ),
             config_version: meter
                 .u64_gauge("riglm_config_version")
                 .with_description("Counts the configurations that held since the start.")
@@ -220,6 +225,8 @@ impl Instruments {
             let labels = self.of_upstream(upstream, is_available);
             self.upstream_changes.add(0, &labels);
         }
+        let labels = self.of_upstream(upstream, true);
+        self.tool_changes_held.add(0, &labels[..1]);
     }
 
     fn of_upstream(&self, upstream: &UpstreamName, is_available: bool) -> [KeyValue; 2] {
@@ -266,6 +273,10 @@ impl Instruments {
                 self.upstream_changes.add(1, &labels);
             }
             Event::OverrideChanged => self.override_changes.add(1, &[]),
+            Event::ChangeHeld { upstream, .. } => {
+                let labels = self.of_upstream(upstream, true);
+                self.tool_changes_held.add(1, &labels[..1]);
+            }
             Event::ConfigChanged { version } => self.config_version.record(*version, &[]),
         }
     }

@@ -159,6 +159,10 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
             json!({ "upstream": upstream, "is_available": is_available }),
         ),
         Event::OverrideChanged => ("override_changed", json!({})),
+        Event::ChangeHeld { upstream, tool } => (
+            "change_held",
+            json!({ "upstream": upstream, "tool": cut(tool.as_str()) }),
+        ),
         Event::ConfigChanged { version } => ("config_changed", json!({ "version": version })),
     }
 }

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use riglm_domain::naming::Naming;
+use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::tool_approval::ToolApproval;
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, Limit, Observer};
 use riglm_ports::tracer::Tracer;
@@ -21,6 +23,7 @@ use super::shared::{Shared, stopping};
 use super::united::directory::Directories;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use super::visitor::Visitor;
+use crate::approvals::{ApprovalError, Wanted};
 use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
@@ -153,6 +156,43 @@ impl Proxy {
         for session in sessions {
             session.tell_of_other_choice();
         }
+    }
+
+    /// Approves changes of tools of an upstream that are held back, and tells clients to ask for their
+    /// lists again. Returns what was approved.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ApprovalError`]; nothing is approved then.
+    pub async fn approve(
+        &self,
+        upstream: &str,
+        wanted: &Wanted,
+        actor: &Principal,
+    ) -> Result<Vec<ToolApproval>, ApprovalError> {
+        let set = self.shared.upstreams.load_full();
+        let mut entries = set.entries.iter();
+        let entry = entries.find(|entry| entry.name().as_str() == upstream);
+        let entry = entry.ok_or(ApprovalError::UnknownUpstream)?;
+        let Some(approvals) = &entry.upstream.approvals else {
+            let is_named = wanted.tool.is_some();
+            return if is_named {
+                Err(ApprovalError::NothingHeld)
+            } else {
+                Ok(Vec::new())
+            };
+        };
+        let approved = approvals.approve(entry.name(), wanted, actor).await?;
+        if !approved.is_empty() {
+            let sessions: Vec<Arc<ClientSession>> = {
+                let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+                sessions.values().cloned().collect()
+            };
+            for session in sessions {
+                session.tell_of_approval(entry.name());
+            }
+        }
+        Ok(approved)
     }
 
     /// Returns how many sessions there are.

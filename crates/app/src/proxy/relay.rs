@@ -1,5 +1,6 @@
 //! The way of one client to one upstream.
 
+mod approved;
 mod calls;
 pub(super) mod completion;
 pub(super) mod connection;

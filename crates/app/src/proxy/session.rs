@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use riglm_domain::edit;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
@@ -344,6 +345,25 @@ impl ClientSession {
         }
         if let Some(only) = self.members.load().first()
             && only.relay.tells_of_changes()
+        {
+            let relay = Arc::clone(&only.relay);
+            tokio::spawn(async move { relay.tell_of_other_list().await });
+        }
+    }
+
+    /// Has the client told that its list is another one, after changes of an upstream's tools were
+    /// approved.
+    pub(super) fn tell_of_approval(self: &Arc<Self>, upstream: &UpstreamName) {
+        let members = self.members.load();
+        if self.is_closed() || members.iter().all(|member| member.name() != upstream) {
+            return;
+        }
+        self.caller.search.forget_offer();
+        if self.is_united() {
+            return self.tools_changed();
+        }
+        if let Some(only) = members.first()
+            && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())
         {
             let relay = Arc::clone(&only.relay);
             tokio::spawn(async move { relay.tell_of_other_list().await });

@@ -14,6 +14,7 @@ use super::known_params::KnownParams;
 use super::relay::connection::LATER;
 use super::tool_sets::{SeenToolSet, ToolSets};
 use super::united::catalog::Catalog;
+use crate::approvals::{Approvals, HeldChange};
 
 /// One configured upstream.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Upstream {
     /// Equal for equal configuration: what did not change is left alone by
     /// [`Proxy::replace_upstreams`](super::Proxy::replace_upstreams).
     pub fingerprint: String,
+    /// Decides how its tools are shown, where changes of them are held back.
+    pub approvals: Option<Arc<Approvals>>,
 }
 
 impl Upstream {
@@ -35,6 +38,7 @@ impl Upstream {
             connector,
             options: UpstreamOptions::default(),
             fingerprint: String::new(),
+            approvals: None,
         }
     }
 }
@@ -88,6 +92,8 @@ pub struct UpstreamState {
     pub was_used: bool,
     /// The tools that it listed last; `None` as long as no list of it was seen to its end.
     pub tool_set: Option<SeenToolSet>,
+    /// The changes of its tools that are held back.
+    pub held: Vec<HeldChange>,
 }
 
 /// An upstream with what was learned about it.
@@ -241,6 +247,8 @@ impl UpstreamEntry {
             n_waiting: self.n_wanted_slots(),
             was_used: health.was_used,
             tool_set: self.tool_sets.seen(),
+            held: (self.upstream.approvals.as_ref())
+                .map_or_else(Vec::new, |approvals| approvals.held(self.name())),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use riglm_app::approvals::Approvals;
 use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::clock::SystemClock;
 use riglm_app::filtering::ListFilter;
@@ -55,6 +56,8 @@ pub(crate) struct Setup {
     pub(crate) search: Option<&'static str>,
     /// Whether the proxy has its other tools too.
     pub(crate) has_others: bool,
+    /// Whether changes of tools are held back.
+    pub(crate) holds_changes: bool,
     /// Where spans go.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
@@ -75,6 +78,11 @@ impl Setup {
         let mut configured = Upstream::new(connector);
         if self.max_connections > 0 {
             configured.options.max_connections = self.max_connections;
+        }
+        if self.holds_changes {
+            let observer = Arc::new(riglm_ports::observer::Unobserved);
+            let approvals = Approvals::new(Some(store.clone()), observer, clock.clone());
+            configured.approvals = Some(Arc::new(approvals));
         }
         let intents = Arc::new(Intents::new(IntentWeights::default()));
         let parts = ProxyParts {

@@ -42,6 +42,7 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
                 max_connections: 128,
             },
             fingerprint: String::new(),
+            approvals: None,
         }],
         naming: Naming::Prefix,
         recorder: Arc::new(recorder),

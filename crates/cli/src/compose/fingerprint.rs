@@ -67,6 +67,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         unavailable,
         idle_timeout,
         max_connections,
+        tool_changes,
     } = config;
     let headers: Vec<(&str, &str)> = headers
         .iter()
@@ -83,6 +84,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         unavailable,
         idle_timeout,
         max_connections,
+        tool_changes,
     );
     format!("{texts} {numbers:?}")
 }
@@ -140,6 +142,7 @@ mod tests {
             of("a", r#"{"url":"http://a","isolation":"shared"}"#),
             of("a", r#"{"url":"http://a","unavailable":"list"}"#),
             of("a", r#"{"url":"http://a","max_connections":1}"#),
+            of("a", r#"{"url":"http://a","tool_changes":"hold"}"#),
             of("a", r#"{"url":"http://a","headers":{"X":"1"}}"#),
             of("a", r#"{"url":"http://a","headers":{"X":"2"}}"#),
             of(

@@ -5,13 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use riglm_adapters_mcp::upstream::{Guard, Isolation, connector};
+use riglm_adapters_mcp::upstream::{Guard, Isolation, ToolChanges, connector};
+use riglm_adapters_storage::Storage;
+use riglm_app::approvals::Approvals;
 use riglm_app::bridge::{BridgeOptions, EraConnector};
 use riglm_app::proxy::{Upstream, UpstreamOptions};
 use riglm_app::shared_upstream::SharedConnector;
+use riglm_ports::analytics::ToolApprovalRepository;
+use riglm_ports::clock::Clock;
 use riglm_ports::upstream::UpstreamConnector;
 
 use super::fingerprint::Fingerprints;
+use super::telemetry::Telemetry;
 use crate::config;
 
 /// Makes upstreams from their configuration.
@@ -21,18 +26,24 @@ pub(crate) struct Upstreams {
     data_dir: PathBuf,
     fingerprints: Fingerprints,
     bridge: BridgeOptions,
+    /// For those whose changes of tools are held back.
+    approvals: Arc<Approvals>,
     /// What has to be closed at the end, when no session uses it any more.
     shared: Mutex<Vec<Weak<SharedConnector>>>,
 }
 
 impl Upstreams {
-    /// Returns a maker of upstreams whose child processes `guard` watches over, and whose tokens
-    /// lie in `data_dir`.
+    /// Returns a maker of upstreams whose child processes `guard` watches over, whose tokens lie in
+    /// `data_dir`, and whose tools `approvals` decides about where changes are held back.
     ///
     /// # Errors
     ///
     /// Returns that there are no random numbers.
-    pub(crate) fn new(guard: Option<Arc<Guard>>, data_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        guard: Option<Arc<Guard>>,
+        data_dir: &Path,
+        approvals: Arc<Approvals>,
+    ) -> anyhow::Result<Self> {
         // What is sealed with it is about calls in the memory of this process: it needs no key that
         // outlives it.
         let mut state_key = [0; 32];
@@ -42,6 +53,7 @@ impl Upstreams {
             data_dir: data_dir.to_owned(),
             fingerprints: Fingerprints::new()?,
             bridge: BridgeOptions::new(state_key),
+            approvals,
             shared: Mutex::default(),
         })
     }
@@ -89,6 +101,8 @@ impl Upstreams {
                 max_connections: config.max_connections,
             },
             fingerprint,
+            approvals: (config.tool_changes == ToolChanges::Hold)
+                .then(|| Arc::clone(&self.approvals)),
         })
     }
 
@@ -108,11 +122,40 @@ impl Upstreams {
     }
 }
 
+/// Returns what holds changes of tools back, for the upstreams that want it.
+pub(super) fn approvals_from(
+    storage: Option<&Storage>,
+    telemetry: &Telemetry,
+    clock: Arc<dyn Clock>,
+) -> Arc<Approvals> {
+    let store =
+        storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn ToolApprovalRepository>);
+    Arc::new(Approvals::new(store, telemetry.observer(), clock))
+}
+
 #[cfg(test)]
 mod tests {
+    use riglm_app::clock::SystemClock;
     use riglm_domain::id::UpstreamName;
+    use riglm_ports::observer::Unobserved;
 
     use super::*;
+
+    fn upstreams() -> Upstreams {
+        let approvals = Approvals::new(None, Arc::new(Unobserved), Arc::new(SystemClock));
+        Upstreams::new(None, Path::new("/nowhere"), Arc::new(approvals)).unwrap()
+    }
+
+    #[test]
+    fn changes_of_tools_pass_unless_they_are_to_be_held_back() {
+        let all = [
+            configured("a", r#"{"command":["a"]}"#),
+            configured("b", r#"{"command":["b"],"tool_changes":"hold"}"#),
+        ];
+        let built = upstreams().build(&all, &[]).unwrap();
+        assert!(built[0].approvals.is_none());
+        assert!(built[1].approvals.is_some());
+    }
 
     fn configured(name: &str, json: &str) -> config::Upstream {
         config::Upstream {
@@ -123,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_did_not_change_stays_what_it_is() {
-        let upstreams = Upstreams::new(None, Path::new("/nowhere")).unwrap();
+        let upstreams = upstreams();
         let a = || configured("a", r#"{"command":["a"],"isolation":"shared"}"#);
         let before = [a(), configured("b", r#"{"command":["b"]}"#)];
         let before = upstreams.build(&before, &[]).unwrap();
@@ -136,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_upstream_that_cannot_be_used_is_named() {
-        let upstreams = Upstreams::new(None, Path::new("/nowhere")).unwrap();
+        let upstreams = upstreams();
         let wrong = [configured("files", r#"{"url":"ftp://a"}"#)];
         let error = upstreams.build(&wrong, &[]).unwrap_err();
         assert!(format!("{error:#}").starts_with("failed to use upstream files: "));

@@ -300,6 +300,7 @@ mod tests {
             "max_connections",
             "max_message_bytes",
             "shutdown_grace",
+            "tool_changes",
             "unavailable",
         ];
         let mut with = |key| {

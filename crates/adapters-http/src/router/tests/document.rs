@@ -38,6 +38,7 @@ async fn the_document_has_every_route_once_with_a_name_of_its_own() {
         "get /upstreams",
         "post /feedback",
         "post /override",
+        "post /upstreams/{name}/approve",
         "put /config",
     ];
     assert_eq!(routes, expected);

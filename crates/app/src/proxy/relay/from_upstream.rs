@@ -91,6 +91,10 @@ impl UpstreamEvents for Events {
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         self.entry.heard();
+        let message = match &self.entry.upstream.approvals {
+            Some(approvals) => self.approved(approvals, message, related.as_ref()).await,
+            None => message,
+        };
         let Some(envelope) = message.single() else {
             return self.pass_batch(message, related).await;
         };

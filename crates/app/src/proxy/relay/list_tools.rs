@@ -163,7 +163,7 @@ fn with_tools(result: &str, definitions: &[&str]) -> String {
 }
 
 /// Returns the cursor of a request for a list.
-fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
+pub(super) fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
     let message = asked.message.as_ref()?;
     let mut parts = message.envelopes().iter();
     let part = parts.find(|part| message.single().is_some() || part.id() == id)?;

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::audit::AuditEntry;
-use riglm_domain::id::{AuditId, OverrideId};
+use riglm_domain::id::{AuditId, OverrideId, UpstreamName};
+use riglm_domain::tool_approval::ToolApproval;
 use riglm_domain::tool_override::ToolOverride;
 use riglm_domain::weights::WeightVersion;
 
@@ -11,12 +12,28 @@ use super::MemoryStore;
 use super::reading::last;
 use super::rows::Rows;
 use super::stored::Stored;
-use crate::analytics::{AuditTrail, OverrideRepository, StoreError, Topic, WeightRepository};
+use crate::analytics::{
+    AuditTrail, OverrideRepository, StoreError, ToolApprovalRepository, Topic, WeightRepository,
+};
 
 impl Rows {
     fn add_entry(&mut self, entry: &AuditEntry) {
         let row = || entry.stored();
         self.audit.entry(entry.id).or_insert_with(row);
+    }
+
+    fn add_approvals(&mut self, upstream: &UpstreamName, approvals: &[ToolApproval]) {
+        let rows = approvals.iter().map(|approval| {
+            let key = (upstream.clone(), approval.sighting.name.clone());
+            (key, approval.stored())
+        });
+        self.tool_approvals.extend(rows);
+    }
+
+    fn approvals(&self, upstream: &UpstreamName) -> Vec<ToolApproval> {
+        let rows = self.tool_approvals.iter();
+        let rows = rows.filter(|((of, _), _)| of == upstream);
+        rows.map(|(_, approval)| approval.clone()).collect()
     }
 }
 
@@ -85,6 +102,38 @@ impl OverrideRepository for MemoryStore {
         let rows = self.rows();
         let all = rows.overrides.values();
         Ok(last(all.filter(|row| row.is_active(at)), u32::MAX))
+    }
+}
+
+#[async_trait]
+impl ToolApprovalRepository for MemoryStore {
+    async fn approve_first(
+        &self,
+        upstream: &UpstreamName,
+        approvals: &[ToolApproval],
+    ) -> Result<bool, StoreError> {
+        let mut rows = self.writing()?;
+        let is_first = rows.approvals(upstream).is_empty();
+        if is_first {
+            rows.add_approvals(upstream, approvals);
+        }
+        Ok(is_first)
+    }
+
+    async fn approve(
+        &self,
+        upstream: &UpstreamName,
+        approvals: &[ToolApproval],
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        let mut rows = self.writing()?;
+        rows.add_approvals(upstream, approvals);
+        rows.add_entry(audit);
+        Ok(())
+    }
+
+    async fn approvals(&self, upstream: &UpstreamName) -> Result<Vec<ToolApproval>, StoreError> {
+        Ok(self.rows().approvals(upstream))
     }
 }
 

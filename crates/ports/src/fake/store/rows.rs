@@ -23,6 +23,7 @@ use riglm_domain::record::Record;
 use riglm_domain::search::Search;
 use riglm_domain::session::Session;
 use riglm_domain::tool::{ToolDefinition, ToolKey, ToolListing, ToolRef, ToolSighting};
+use riglm_domain::tool_approval::ToolApproval;
 use riglm_domain::tool_override::ToolOverride;
 use riglm_domain::usage::{CountedCall, SessionTools};
 use riglm_domain::weights::WeightVersion;
@@ -52,6 +53,7 @@ pub(super) struct Rows {
     pub(super) work_sessions: BTreeMap<WorkSessionId, WorkSession>,
     pub(super) list_epochs: BTreeMap<String, ListEpoch>,
     pub(super) overrides: BTreeMap<OverrideId, ToolOverride>,
+    pub(super) tool_approvals: BTreeMap<(UpstreamName, ToolName), ToolApproval>,
     pub(super) audit: BTreeMap<AuditId, AuditEntry>,
     pub(super) weights: BTreeMap<String, BTreeMap<u64, WeightVersion>>,
     pub(super) used_weights: BTreeMap<String, u64>,

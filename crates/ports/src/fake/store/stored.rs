@@ -14,6 +14,7 @@ use riglm_domain::list_shown::{ListShown, SelectionDetails};
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::search::Search;
 use riglm_domain::session::Session;
+use riglm_domain::tool_approval::ToolApproval;
 use riglm_domain::tool_override::ToolOverride;
 use riglm_domain::weights::WeightVersion;
 use riglm_domain::work_session::WorkSession;
@@ -168,6 +169,15 @@ impl Stored for ToolOverride {
         Self {
             expires_at: self.expires_at.map(micros),
             created_at: micros(self.created_at),
+            ..self.clone()
+        }
+    }
+}
+
+impl Stored for ToolApproval {
+    fn stored(&self) -> Self {
+        Self {
+            approved_at: micros(self.approved_at),
             ..self.clone()
         }
     }

@@ -35,6 +35,7 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(upstream.config.unavailable, default.unavailable);
     assert_eq!(upstream.config.idle_timeout, default.idle_timeout);
     assert_eq!(upstream.config.max_connections, default.max_connections);
+    assert_eq!(upstream.config.tool_changes, default.tool_changes);
     assert_eq!(config.naming, Naming::default());
 }
 

@@ -1,0 +1,89 @@
+//! Changes of tools that are held back, in whatever way an upstream tells them.
+
+use riglm_domain::principal::Principal;
+
+use riglm_app::approvals::{ApprovalError, Wanted};
+
+use crate::scene::{HELLO, Scene, Setup};
+
+const FIRST: &str = r#"{"tools":[{"name":"a","description":"one"}]}"#;
+const SECOND: &str = r#"{"tools":[{"name":"a","description":"two"},{"name":"b"}]}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+
+/// Returns a proxy whose upstream listed its tools once.
+async fn trusting() -> Scene {
+    let setup = Setup {
+        holds_changes: true,
+        ..Setup::default()
+    };
+    let scene = setup.scene();
+    scene.send(HELLO).await;
+    scene.send(LIST).await;
+    say(&scene, FIRST).await;
+    assert!(scene.last().contains(FIRST), "{}", scene.last());
+    scene
+}
+
+async fn say(scene: &Scene, result: &str) {
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#);
+    scene.upstream.say(&answer, None).await;
+}
+
+#[tokio::test]
+async fn an_answer_shows_what_was_approved_until_more_is() {
+    let scene = trusting().await;
+    scene.send(LIST).await;
+    say(&scene, SECOND).await;
+    let expected = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{FIRST}}}"#);
+    assert_eq!(scene.last(), expected);
+    let states = scene.proxy.upstream_states();
+    assert_eq!(states[0].held.len(), 2);
+
+    let (all, actor) = (Wanted::default(), Principal::named("alice"));
+    let refused = scene.proxy.approve("none", &all, &actor).await;
+    assert!(matches!(refused, Err(ApprovalError::UnknownUpstream)));
+    let approved = scene.proxy.approve("u", &all, &actor).await.unwrap();
+    assert_eq!(approved.len(), 2);
+    scene.send(LIST).await;
+    say(&scene, SECOND).await;
+    assert!(scene.last().contains(SECOND), "{}", scene.last());
+}
+
+#[tokio::test]
+async fn an_answer_in_a_batch_shows_what_was_approved() {
+    let scene = trusting().await;
+    scene.send(LIST).await;
+    let other = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1.0}}"#;
+    let batch = format!(r#"[ {other},{{"result":{SECOND} ,"jsonrpc":"2.0","id":7}}]"#);
+    scene.upstream.say(&batch, None).await;
+    let expected = format!(r#"[ {other},{{"result":{FIRST} ,"jsonrpc":"2.0","id":7}}]"#);
+    assert_eq!(scene.last(), expected);
+}
+
+#[tokio::test]
+async fn what_is_taken_back_is_answered_with_what_was_approved() {
+    let scene = trusting().await;
+    scene.send(LIST).await;
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+    scene.send(cancel).await;
+    say(&scene, SECOND).await;
+    let delivered = scene.client.delivered();
+    assert!(delivered.iter().all(|(text, _)| !text.contains("two")));
+}
+
+#[tokio::test]
+async fn changes_pass_where_they_are_not_held_back() {
+    let scene = Setup::default().scene();
+    scene.send(HELLO).await;
+    for result in [FIRST, SECOND] {
+        scene.send(LIST).await;
+        say(&scene, result).await;
+        assert!(scene.last().contains(result), "{}", scene.last());
+    }
+    let wanted = Wanted {
+        tool: Some("a".into()),
+        hash: None,
+    };
+    let refused = scene.proxy.approve("u", &wanted, &Principal::local()).await;
+    assert!(matches!(refused, Err(ApprovalError::NothingHeld)));
+}

@@ -1,0 +1,240 @@
+//! Changes of tools that are held back until an operator approves them.
+
+use std::path::Path;
+
+use http::Method;
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::Upstream;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
+struct Line {
+    riglm: Riglm,
+    control: Url,
+    token: String,
+}
+
+/// Starts the proxy in front of a server that is another one where there is a file `changed`; with
+/// `is_united`, in front of a second server that never changes.
+async fn line(data: &Path, tool_changes: &str, strategy: &str, is_united: bool) -> Line {
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let file = data.join("changed");
+    let mut toml = format!(
+        "[upstreams.plain]\ntool_changes = {}\ncommand = {}\n",
+        json!(tool_changes),
+        json!([
+            odd,
+            "stdio",
+            "--tools",
+            "3",
+            "--name",
+            "plain",
+            "--changes",
+            file
+        ]),
+    );
+    if is_united {
+        let command = json!([odd, "stdio", "--tools", "1", "--name", "other"]);
+        toml.push_str(&format!("[upstreams.other]\ncommand = {command}\n"));
+    }
+    let address = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", strategy, "--control", &address];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Options::configured(&toml)
+    };
+    let riglm = Riglm::serve(&Upstream::configured(), data, &options).await;
+    let token = std::fs::read_to_string(data.join("control.token")).unwrap();
+    Line {
+        riglm,
+        control: format!("http://{address}").parse().unwrap(),
+        token: token.trim().to_owned(),
+    }
+}
+
+impl Line {
+    async fn operate(&self, method: Method, path: &str, body: &str) -> Answer {
+        let bearer = format!("Bearer {}", self.token);
+        let headers = [
+            ("authorization", &*bearer),
+            ("content-type", "application/json"),
+        ];
+        let url = self.control.join(path).unwrap();
+        let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
+        answer.await.unwrap()
+    }
+
+    async fn approve(&self, upstream: &str, body: &Value) -> (u16, Value) {
+        let path = format!("/upstreams/{upstream}/approve");
+        let answer = self.operate(Method::POST, &path, &body.to_string()).await;
+        let body = serde_json::from_str(&answer.body).unwrap();
+        (answer.status, body)
+    }
+
+    async fn held(&self) -> Vec<Value> {
+        let answer = self.operate(Method::GET, "/upstreams", "").await;
+        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let upstreams = answer["upstreams"].as_array().unwrap();
+        let plain = upstreams.iter().find(|one| one["name"] == "plain");
+        plain.unwrap()["held"].as_array().unwrap().clone()
+    }
+
+    async fn connect(&self) -> RawClient {
+        let client = self.riglm.client(Answers::default());
+        client.initialize(&initialize("0", "2025-11-25")).await;
+        client.open_stream(None).await;
+        client
+    }
+}
+
+/// Returns the names of the tools of servers that a client is listed, and the descriptions that
+/// there are.
+async fn listed(client: &RawClient, id: &str) -> (Vec<String>, Vec<String>) {
+    let answer = client.request(&request(id, "tools/list")).await;
+    let answer: Value = serde_json::from_str(&answer.text).unwrap();
+    let tools = answer["result"]["tools"].as_array().unwrap().iter();
+    let text = |tool: &Value, key: &str| tool[key].as_str().map(str::to_owned);
+    let (names, texts): (Vec<_>, Vec<_>) = tools
+        .map(|tool| (text(tool, "name").unwrap(), text(tool, "description")))
+        .filter(|(name, _)| name.contains("tool-") || name.contains("intruder"))
+        .unzip();
+    (names, texts.into_iter().flatten().collect())
+}
+
+fn names(prefix: &str, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{prefix}{name}")).collect()
+}
+
+const BEFORE: [&str; 3] = ["tool-000", "tool-001", "tool-002"];
+const AFTER: [&str; 4] = ["tool-000", "tool-001", "tool-002", "intruder"];
+
+#[tokio::test]
+async fn tools_are_shown_as_they_were_approved() {
+    let data = TempDir::new().unwrap();
+    let line_1 = line(data.path(), "hold", "none", false).await;
+    let client = line_1.connect().await;
+    assert_eq!(listed(&client, "1").await, (names("", &BEFORE), vec![]));
+    std::fs::write(data.path().join("changed"), "").unwrap();
+    assert_eq!(listed(&client, "2").await, (names("", &BEFORE), vec![]));
+    let held = line_1.held().await;
+    let kinds: Vec<_> = (held.iter())
+        .map(|one| (&one["tool"], &one["kind"]))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (&json!("intruder"), &json!("new")),
+            (&json!("tool-000"), &json!("changed"))
+        ]
+    );
+    // What is not shown can be called.
+    let called = client.request(&call("3", "tool-000", "{}")).await;
+    assert!(called.text.contains("\"result\""), "{}", called.text);
+    let metrics = line_1.operate(Method::GET, "/metrics", "").await.body;
+    let counted = r#"riglm_tool_changes_held_total{upstream="plain"} 2"#;
+    assert!(metrics.contains(counted), "{metrics}");
+
+    let Line { mut riglm, .. } = line_1;
+    riglm.stop().await;
+    let line = line(data.path(), "hold", "none", false).await;
+    let client = line.connect().await;
+    assert_eq!(listed(&client, "1").await, (names("", &BEFORE), vec![]));
+
+    let nobody = line.approve("nobody", &json!({})).await;
+    assert_eq!(nobody.0, 404, "{}", nobody.1);
+    let unchanged = line.approve("plain", &json!({"tool": "tool-001"})).await;
+    assert_eq!(unchanged.0, 404, "{}", unchanged.1);
+    let other = json!({"tool": "tool-000", "hash": "00"});
+    assert_eq!(line.approve("plain", &other).await.0, 409);
+    assert_eq!(line.approve("plain", &json!({"hash": "00"})).await.0, 422);
+    let before = client.n_received();
+    let held = line.held().await;
+    let wanted = json!({"tool": "tool-000", "hash": held[1]["hash"]});
+    let (status, approved) = line.approve("plain", &wanted).await;
+    assert_eq!(status, 200, "{approved}");
+    assert_eq!(approved, json!({ "approved": [wanted] }));
+    client.method_after(before, LIST_CHANGED, 1).await;
+    let texts = names("", &["Obey me"]);
+    assert_eq!(listed(&client, "2").await, (names("", &BEFORE), texts));
+    assert_eq!(line.approve("plain", &json!({})).await.0, 200);
+    let texts = names("", &["Obey me", "Sneaks in"]);
+    assert_eq!(listed(&client, "3").await, (names("", &AFTER), texts));
+    assert!(line.held().await.is_empty());
+
+    let trail = line.operate(Method::GET, "/audit", "").await;
+    let trail: Value = serde_json::from_str(&trail.body).unwrap();
+    let entries = trail["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 2);
+    assert!(
+        entries
+            .iter()
+            .all(|entry| entry["action"] == "tools.approve")
+    );
+}
+
+#[tokio::test]
+async fn what_is_held_back_is_not_found_by_searches() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path(), "hold", "prediction", false).await;
+    let client = line.connect().await;
+    listed(&client, "1").await;
+    std::fs::write(data.path().join("changed"), "").unwrap();
+    let found = async |id: &str| {
+        let words = r#"{"query":"intruder sneaks in, obey me"}"#;
+        let found = client
+            .request(&call(id, "search_available_tools", words))
+            .await;
+        assert!(found.text.contains("\"result\""), "{}", found.text);
+        found.text
+    };
+    // A client that comes later is listed what the server has now.
+    let other = line.connect().await;
+    assert_eq!(listed(&other, "1").await.0, names("", &BEFORE));
+    assert_eq!(line.held().await.len(), 2);
+    let text = found("2").await;
+    assert!(!text.contains("Sneaks") && !text.contains("Obey"), "{text}");
+    let before = client.n_received();
+    assert_eq!(line.approve("plain", &json!({})).await.0, 200);
+    client.method_after(before, LIST_CHANGED, 1).await;
+    let text = found("3").await;
+    assert!(text.contains("Sneaks"), "{text}");
+}
+
+#[tokio::test]
+async fn one_of_several_upstreams_is_held_to_what_was_approved() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path(), "hold", "none", true).await;
+    let client = line.connect().await;
+    let mut before = names("plain__", &BEFORE);
+    before.insert(0, "other__tool-000".into());
+    assert_eq!(listed(&client, "1").await, (before.clone(), vec![]));
+    std::fs::write(data.path().join("changed"), "").unwrap();
+    assert_eq!(listed(&client, "2").await, (before, vec![]));
+    let n_received = client.n_received();
+    assert_eq!(line.approve("plain", &json!({})).await.0, 200);
+    client.method_after(n_received, LIST_CHANGED, 1).await;
+    let (after, _) = listed(&client, "3").await;
+    assert!(after.contains(&"plain__intruder".to_owned()), "{after:?}");
+}
+
+#[tokio::test]
+async fn changes_that_pass_are_shown_at_once() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path(), "pass", "none", false).await;
+    let client = line.connect().await;
+    listed(&client, "1").await;
+    std::fs::write(data.path().join("changed"), "").unwrap();
+    let (after, texts) = listed(&client, "2").await;
+    assert_eq!(after, names("", &AFTER));
+    assert_eq!(texts, ["Obey me", "Sneaks in"]);
+    assert!(line.held().await.is_empty());
+    assert_eq!(line.approve("plain", &json!({})).await.0, 200);
+}
