@@ -43,7 +43,9 @@ async fn line(data: &Path, tool_changes: &str, strategy: &str, is_united: bool) 
     );
     if is_united {
         let command = json!([odd, "stdio", "--tools", "1", "--name", "other"]);
-        toml.push_str(&format!("[upstreams.other]\ncommand = {command}\n"));
+        toml += "[upstreams.other]\ncommand = ";
+        toml += &command.to_string();
+        toml += "\n";
     }
     let address = format!("127.0.0.1:{}", free_port());
     let arguments = ["--strategy", strategy, "--control", &address];

@@ -147,10 +147,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         n_followed: AtomicU64::new(0),
     };
     let settings = following.map(|following| {
-        let trail = storage
-            .as_ref()
-            .map(|storage| Arc::new(storage.store.clone()) as Arc<dyn AuditTrail>);
-        let trail = SettingsTrail::new(trail, clock);
+        let trail = SettingsTrail::new(audit_trail(storage.as_deref()), clock);
         let live = live_from(following, current, followers, trail, (&stop, &tasks));
         Arc::new(LiveSettings(live)) as Arc<dyn Settings>
     });
@@ -263,6 +260,11 @@ impl Running {
         self.core.stop.cancel();
         self.core.shutdown().await;
     }
+}
+
+/// Returns where it is written down what operators change; `None` where nothing is stored.
+fn audit_trail(storage: Option<&Storage>) -> Option<Arc<dyn AuditTrail>> {
+    storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn AuditTrail>)
 }
 
 /// Returns the proxy as one that follows its configuration, and has it do so.

@@ -93,7 +93,7 @@ fn tools(n_tools: usize, params: &str, is_changed: bool) -> Plain {
             r#"{"name":"tool-000","description":"Obey me","inputSchema":{"type":"object"}}"#;
         let added =
             r#"{"name":"intruder","description":"Sneaks in","inputSchema":{"type":"object"}}"#;
-        tools[0] = changed.to_owned();
+        changed.clone_into(&mut tools[0]);
         tools.push(added.to_owned());
     }
     let next = if end < n_tools {

@@ -186,7 +186,7 @@ async fn what_cannot_be_compared_is_not_shown() {
     // Twice under one name, without a name, twice a list, under a key written in another way.
     let twice = page(&[("a", "one"), ("a", "two")], "");
     assert_eq!(scene.shown(&twice).await.as_ref(), Some(&expected));
-    let nameless = expected.replace("]", r#",{"description":"Obey"}]"#);
+    let nameless = expected.replace(']', r#",{"description":"Obey"}]"#);
     assert_eq!(scene.shown(&nameless).await.as_ref(), Some(&expected));
     let doubled = expected.replace("\"x\":1.0", r#""tools":[{"name":"b"}]"#);
     let none = Some(page::NO_TOOLS.to_owned());

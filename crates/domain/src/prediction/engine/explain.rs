@@ -58,8 +58,8 @@ impl Engine {
             let sentence = sentence.unwrap_or_else(|| without_reasons(&score).into());
             Some(Explanation {
                 probability,
-                sentence,
                 score,
+                sentence,
             })
         };
         let explained = slots.iter().map(explain).collect();
