@@ -16,7 +16,7 @@ use crate::load::{Case, Figures, Target, merge};
 use crate::process::{self, Process};
 
 /// How often operators ask, in a second.
-const PER_SECOND: u64 = 50;
+const PER_SECOND: u64 = 10;
 /// What they ask for, in turn.
 const PATHS: [&str; 5] = [
     "/metrics",

@@ -1,6 +1,7 @@
 //! `GET /events`: what happens from now on, as server-sent events.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -8,7 +9,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
-use riglm_app::events::{Follower, Missed};
+use riglm_app::events::{Follower, Happening, Missed};
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::{Guarded, Problem, ProblemBody};
@@ -16,6 +17,8 @@ use crate::router::ControlParts;
 
 /// The most who follow at once.
 const MAX_FOLLOWERS: usize = 32;
+/// How long events are gathered before they are written together.
+const GATHER: Duration = Duration::from_millis(100);
 /// How often a silent stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -43,25 +46,37 @@ pub(crate) async fn follow(State(parts): State<ControlParts>) -> Response {
         .into_response()
 }
 
+/// Returns what happens, in portions: to write each event by itself would cost a busy proxy as much as a
+/// call does.
 fn followed(
     follower: Follower,
     stop: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold((follower, stop), |(mut follower, stop)| async move {
         loop {
-            let next = stop.run_until_cancelled(follower.next()).await??;
-            let event = match next {
-                Ok(happening) => Event::default()
-                    .event(happening.kind)
-                    .json_data(&*happening),
-                Err(Missed(n)) => Event::default()
-                    .event("missed")
-                    .json_data(serde_json::json!({ "missed": n })),
+            let next = match follower.waiting() {
+                Some(next) => next,
+                None => {
+                    let next = stop.run_until_cancelled(follower.next()).await??;
+                    stop.run_until_cancelled(tokio::time::sleep(GATHER)).await?;
+                    next
+                }
             };
             // What cannot be written is left out.
-            if let Ok(event) = event {
+            if let Ok(event) = written(next) {
                 return Some((Ok(event), (follower, stop)));
             }
         }
     })
+}
+
+fn written(next: Result<Arc<Happening>, Missed>) -> Result<Event, axum::Error> {
+    match next {
+        Ok(happening) => Event::default()
+            .event(happening.kind)
+            .json_data(&*happening),
+        Err(Missed(n)) => Event::default()
+            .event("missed")
+            .json_data(serde_json::json!({ "missed": n })),
+    }
 }

@@ -8,12 +8,12 @@ use riglm_ports::observer::{Event, Observer};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::tracking::micros;
 
 /// How many events are held for a follower who has not taken them yet.
-const MAX_HELD: usize = 256;
+const MAX_HELD: usize = 4_096;
 /// The longest name of a tool in the feed, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
@@ -74,6 +74,17 @@ impl Follower {
             Ok(happening) => Some(Ok(happening)),
             Err(RecvError::Lagged(n)) => Some(Err(Missed(n))),
             Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+impl Follower {
+    /// Returns what happened already and was not taken; `None` where nothing waits.
+    pub fn waiting(&mut self) -> Option<Result<Arc<Happening>, Missed>> {
+        match self.0.try_recv() {
+            Ok(happening) => Some(Ok(happening)),
+            Err(TryRecvError::Lagged(n)) => Some(Err(Missed(n))),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
 }
@@ -209,8 +220,9 @@ mod tests {
         assert!(follower.next().await.unwrap().is_ok());
         drop(feed);
         for _ in 1..MAX_HELD {
-            assert!(follower.next().await.unwrap().is_ok());
+            assert!(follower.waiting().unwrap().is_ok());
         }
+        assert!(follower.waiting().is_none());
         assert!(follower.next().await.is_none());
     }
 }
