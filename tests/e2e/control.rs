@@ -198,7 +198,19 @@ async fn operators_see_that_the_process_ends_until_its_requests_have() {
     let mut line = line(data.path()).await;
     let client = line.riglm.client(Answers::default());
     client.initialize(&initialize("0", "2025-11-25")).await;
-    client.send(&call("1", "sleep", r#"{"ms":3000}"#)).await;
+    client.send(&call("1", "sleep", r#"{"ms":5000}"#)).await;
+    let mut metrics = String::new();
+    for _ in 0..500 {
+        metrics = line.operate(Method::GET, "/metrics", "").await.body;
+        if metrics.contains("\nriglm_requests_in_flight 1\n") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(
+        metrics.contains("\nriglm_requests_in_flight 1\n"),
+        "{metrics}"
+    );
     line.riglm.process.signal(Signal::TERM);
     let mut readiness = Value::Null;
     for _ in 0..100 {
