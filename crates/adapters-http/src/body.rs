@@ -1,6 +1,7 @@
 //! Bodies of requests: JSON within a limit, checked before anybody uses it.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
@@ -21,14 +22,32 @@ impl<S: Send + Sync, T: DeserializeOwned + Validate> FromRequest<S> for Valid<T>
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let read = Json::<T>::from_request(request, state).await;
-        let Json(body) = read.map_err(|rejection| {
+        let (parts, body) = request.into_parts();
+        let whole = Request::from_parts(parts.clone(), body);
+        let bytes = Bytes::from_request(whole, state).await;
+        let bytes = bytes.map_err(|rejection| {
+            let detail = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                format!("the body has more than {MAX_BYTES} bytes")
+            } else {
+                "the body cannot be read".into()
+            };
+            Problem::new(rejection.status(), detail).into_response()
+        })?;
+        // The members of an object would be taken from a list too, in their order.
+        let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
+        let read = Json::<T>::from_request(Request::from_parts(parts, bytes.into()), state).await;
+        let read = read.map_err(|rejection| {
             let status = match &rejection {
                 JsonRejection::JsonSyntaxError(_) => StatusCode::BAD_REQUEST,
                 other => other.status(),
             };
             Problem::new(status, reason(&rejection)).into_response()
         })?;
+        let Json(body) = read;
+        if !is_object {
+            let detail = "the body does not fit: expected an object";
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response());
+        }
         body.validate().map_err(|errors| {
             let text = errors.to_string().replace('\n', "; ");
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text).into_response()
@@ -47,9 +66,6 @@ fn reason(rejection: &JsonRejection) -> String {
         JsonRejection::JsonSyntaxError(_) => "the body is no JSON text".into(),
         JsonRejection::MissingJsonContentType(_) => {
             "the content type must be application/json".into()
-        }
-        _ if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            format!("the body has more than {MAX_BYTES} bytes")
         }
         _ => "the body cannot be read".into(),
     }

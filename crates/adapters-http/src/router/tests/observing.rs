@@ -264,6 +264,8 @@ async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
         wrong[key] = value;
         assert_eq!(server.post("/feedback", &wrong).await.0, 422, "{wrong}");
     }
+    let list = json!([session.id.to_string(), "read", null, "helpful", 5]);
+    assert_eq!(server.post("/feedback", &list).await.0, 422);
     assert_eq!(server.store.feedback(None, 9).await.unwrap().len(), 1);
 }
 
