@@ -54,13 +54,12 @@ fn followed(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold((follower, stop), |(mut follower, stop)| async move {
         loop {
-            let next = match follower.waiting() {
-                Some(next) => next,
-                None => {
-                    let next = stop.run_until_cancelled(follower.next()).await??;
-                    stop.run_until_cancelled(tokio::time::sleep(GATHER)).await?;
-                    next
-                }
+            let next = if let Some(next) = follower.waiting() {
+                next
+            } else {
+                let next = stop.run_until_cancelled(follower.next()).await??;
+                stop.run_until_cancelled(tokio::time::sleep(GATHER)).await?;
+                next
             };
             // What cannot be written is left out.
             if let Ok(event) = written(next) {
