@@ -128,6 +128,8 @@ impl Stage {
             limits: Limits::default(),
             observer: Arc::new(riglm_ports::observer::Unobserved),
             search: Some(search(&storage, &next_tools, &time)),
+            recommender: None,
+            safeguards: None,
             intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
             next_tools: Some(next_tools),
             work_sessions: Some(Arc::new(work_sessions)),
@@ -135,6 +137,7 @@ impl Stage {
                 search: Some("search_available_tools".into()),
                 call_tool: Some("call_tool".into()),
                 set_context: Some("set_context".into()),
+                ..MetaTools::default()
             },
         }));
         let http = HttpOptions {

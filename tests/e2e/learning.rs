@@ -345,9 +345,14 @@ async fn tools_that_were_found_and_called_are_listed_in_later_sessions_with_a_si
     assert_eq!(watering, ["tool-024", "tool-037"]);
     let painting = listed_for(&line, "other", "give the fence a coat of paint").await;
     assert_eq!(painting, ["tool-003", "tool-004"]);
-    // The list of a work session stays, whatever is done in it.
+    // The list of a work session stays, whatever is searched for in it...
+    let client = line.riglm.client(Answers::default());
+    client.initialize(&initialize_for("later")).await;
+    ask(&client, "2", "paint the fence").await;
+    assert_eq!(listed_for(&line, "later", ALIKE).await, watering);
+    // ...until its client says that it does something else.
     let again = listed_for(&line, "later", "paint the fence").await;
-    assert_eq!(again, watering);
+    assert_eq!(again, painting);
 }
 
 #[tokio::test]

@@ -7,21 +7,30 @@
 
 mod agents;
 mod approvals;
+mod budget;
+mod circles;
 mod cold_start;
 mod control;
 mod crash;
 mod data;
 mod data_at_rest;
 mod evaluation;
+mod experiments;
 mod faults;
+mod gating;
+mod ladder;
 mod learning;
+mod limits;
 mod models;
 mod operators;
 mod postgres;
 mod profiles;
+mod recommending;
 mod recording;
 mod replay;
 mod replicas;
+mod safeguards;
+mod scenarios;
 mod settings;
 #[expect(dead_code, reason = "the bench compares with replays")]
 #[path = "../agents/lib.rs"]

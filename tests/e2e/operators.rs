@@ -34,6 +34,7 @@ async fn line(data: &Path) -> Line {
     let arguments = ["--strategy", "prediction", "--control", &control];
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
+        environment: vec![("RIGLM__RECOMMEND__TOOLS".into(), "true".into())],
         ..Options::default()
     };
     Line {
@@ -62,7 +63,7 @@ impl Line {
         text.lines().filter(|line| !line.starts_with('#')).count()
     }
 
-    /// Has a client list, call, and search.
+    /// Has a client list, call, search, and call what is recommended.
     async fn work(&self) -> RawClient {
         let client = self.riglm.client(Answers::default());
         client.initialize(&initialize("0", "2025-11-25")).await;
@@ -75,6 +76,10 @@ impl Line {
         let search = call("9", "search_available_tools", words);
         let found = client.request(&search).await;
         assert!(found.text.contains("\"result\""));
+        let ask = r#"{"query":"tool-003"}"#;
+        let asked = client.request(&call("10", "recommend_tools", ask)).await;
+        assert!(asked.text.contains("\"tool-003\""), "{}", asked.text);
+        client.request(&call("11", "tool-003", "{}")).await;
         client
     }
 }
@@ -185,7 +190,7 @@ async fn prometheus_scrapes_the_proxy_and_evaluates_its_alerts() {
             data["result"].get(0).map(|one| one["value"][1].clone())
         })
         .await;
-    assert_eq!(calls, json!("3"));
+    assert_eq!(calls, json!("4"));
     let rules = prometheus
         .wait_for("rules", |data| {
             let rules = data["groups"].get(0)?["rules"].as_array()?.clone();
@@ -259,5 +264,5 @@ async fn the_description_of_the_control_api_holds_for_whatever_is_sent() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("Tested: 18"), "{text}");
+    assert!(text.contains("Tested: 21"), "{text}");
 }

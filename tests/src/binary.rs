@@ -52,9 +52,10 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 fn build(profile: &Path) {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command
-        .args(["build", "--locked"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    // A copy of the build of another checkout has the path of that one compiled in.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    command.args(["build", "--locked"]).current_dir(package);
     if profile.ends_with("release") {
         command.args(["--release", "-p", "riglm-cli", "--bin", "riglm"]);
     } else {

@@ -11,6 +11,7 @@ pub(crate) mod metrics;
 pub(crate) mod overrides;
 pub(crate) mod predictions;
 pub(crate) mod ready;
+pub(crate) mod recommendations;
 pub(crate) mod sessions;
 pub(crate) mod tools;
 pub(crate) mod upstreams;

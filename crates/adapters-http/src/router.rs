@@ -7,6 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use http::StatusCode;
 use riglm_app::events::EventFeed;
+use riglm_app::experiments::ExperimentDesk;
 use riglm_app::feedback::FeedbackDesk;
 use riglm_app::insight::Insight;
 use riglm_app::overrides::Overrides;
@@ -23,7 +24,7 @@ use crate::handlers::health::{self, HealthSource};
 use crate::handlers::metrics::{self, MetricsSource};
 use crate::handlers::{
     approvals, audit, config, events, experiments, feedback, overrides, predictions, ready,
-    sessions, tools, upstreams,
+    recommendations, sessions, tools, upstreams,
 };
 use crate::openapi;
 use crate::problem::Problem;
@@ -46,6 +47,8 @@ pub struct ControlParts {
     pub insight: Option<Arc<Insight>>,
     /// What operators decide about tools; `None` where nothing is stored.
     pub overrides: Option<Arc<Overrides>>,
+    /// What is tried out on a part of the clients; `None` where nothing is stored.
+    pub experiments: Option<Arc<ExperimentDesk>>,
     /// What people say of tools; `None` where nothing is stored.
     pub feedback: Option<Arc<FeedbackDesk>>,
     /// Cancelled when the server is to end, so that streams end too.
@@ -82,14 +85,18 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
         .routes(routes!(predictions::show))
+        .routes(routes!(recommendations::create))
         .routes(routes!(tools::list))
         .routes(routes!(tools::stats))
         .routes(routes!(experiments::list))
+        .routes(routes!(experiments::show))
         .routes(routes!(events::follow))
         .routes(routes!(overrides::list))
         .routes(routes!(audit::list))
         .routes(routes!(config::show));
-    let tuning = OpenApiRouter::new().routes(routes!(config::replace));
+    let tuning = OpenApiRouter::new()
+        .routes(routes!(config::replace))
+        .routes(routes!(experiments::stop));
     let deciding = OpenApiRouter::new()
         .routes(routes!(overrides::create))
         .routes(routes!(overrides::remove))

@@ -5,9 +5,11 @@
 //! [`riglm_ports::list_policy::ListPolicy`]; the registry picks one from the configuration section
 //! `filtering`. Both are synchronous computation on borrowed data: no I/O, no
 //! clock, no randomness. [`encoder`] makes vectors of texts, which loads files and may ask a server;
-//! [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
+//! [`chat`] asks language models about searches; [`models`] fetches and keeps the files. The crate depends on the domain and the ports alone.
 
+pub mod chat;
 pub mod encoder;
+mod endpoint;
 pub mod models;
 mod name_list;
 mod predictor;
@@ -17,7 +19,8 @@ mod tokens;
 
 pub use name_list::{AllowList, DenyList};
 pub use predictor::{
-    BandsConfig, PredictionConfig, PredictorName, predictor_from, predictor_named,
+    BandsConfig, PredictionConfig, PredictorName, PredictorSetError, predictor_from,
+    predictor_named, predictor_set,
 };
 pub use registry::{
     ClientRuleConfig, CostsConfig, FilteringConfig, PolicyChoice, PoolConfig, ProfileConfig,

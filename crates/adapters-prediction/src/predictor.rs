@@ -2,7 +2,7 @@
 
 mod config;
 
-pub use config::{BandsConfig, PredictionConfig, PredictorName};
+pub use config::{BandsConfig, PredictionConfig, PredictorName, PredictorSetError, predictor_set};
 
 use jiff::Timestamp;
 use riglm_domain::prediction::{

@@ -17,9 +17,9 @@ use riglm_adapters_storage::{Durability, Store};
 use riglm_domain::id::SessionId;
 use riglm_domain::list_shown::SelectionMode;
 use riglm_ports::analytics::{
-    InvocationFilter, InvocationRepository as _, ListEpochRepository as _,
-    ListShownRepository as _, Maintenance as _, SessionRepository as _, StoreError,
-    UsageRepository as _,
+    FeedbackRepository as _, InvocationFilter, InvocationRepository as _, ListEpochRepository as _,
+    ListShownRepository as _, Maintenance as _, RecommendationRepository as _,
+    SessionRepository as _, StoreError, UsageRepository as _,
 };
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
@@ -40,6 +40,18 @@ async fn version_1(dialect: &str) -> Migrator {
 /// Returns the migrations up to version 3.
 async fn version_3(dialect: &str) -> Migrator {
     let names = ["0001_usage.sql", "0002_store.sql", "0003_memory.sql"];
+    migrations(dialect, &names).await
+}
+
+/// Returns the migrations up to version 5.
+async fn version_5(dialect: &str) -> Migrator {
+    let names = [
+        "0001_usage.sql",
+        "0002_store.sql",
+        "0003_memory.sql",
+        "0004_selection.sql",
+        "0005_approvals.sql",
+    ];
     migrations(dialect, &names).await
 }
 
@@ -226,6 +238,74 @@ async fn lists_of_an_older_version_are_kept_in_postgres() {
     connection.execute(AssertSqlSafe(rows)).await.unwrap();
     connection.close().await.unwrap();
     assert_lists_are_kept(&Store::postgres(schema.config())).await;
+}
+
+/// A recommendation and feedback of version 5.
+const SAYINGS_OF_VERSION_5: &str = "
+    INSERT INTO recommendations VALUES (
+        ID, NULL, 'alice', 1000000, HASH, NULL, 4, NULL, NULL, '[[\"up\",\"a\",0.5]]');
+    INSERT INTO feedback VALUES (
+        ID, 'alice', NULL, 'up', 'a', 7, 'helpful', 5, ID, NULL, 1000000)";
+
+/// Asserts that what version 5 knew of recommendations is there, and that nothing more is claimed.
+async fn assert_sayings_are_kept(store: &Store) {
+    store.open().await.unwrap();
+    let shown = store.recommendations(9).await.unwrap();
+    assert_eq!(shown.len(), 1);
+    assert_eq!((shown[0].weights, shown[0].work_session), (Some(4), None));
+    assert_eq!(shown[0].tools.len(), 1);
+    assert_eq!(shown[0].tools[0].score.to_bits(), 0.5_f64.to_bits());
+    assert_eq!(shown[0].tools[0].factors, None);
+    let said = store.feedback(None, 9).await.unwrap();
+    assert_eq!(said.len(), 1);
+    assert_eq!(said[0].recommendation, Some(shown[0].id));
+    assert_eq!((&said[0].comment, said[0].work_session), (&None, None));
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn recommendations_of_an_older_version_are_kept_in_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE);
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true)
+        .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    let migrator = version_5("sqlite").await;
+    migrator
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let rows = SAYINGS_OF_VERSION_5
+        .replace("ID", "x'019b7ca98c8879098909090909090909'")
+        .replace("HASH", "zeroblob(16)");
+    connection.execute(AssertSqlSafe(rows)).await.unwrap();
+    connection.close().await.unwrap();
+    assert_sayings_are_kept(&Store::sqlite(path, Durability::Process)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn recommendations_of_an_older_version_are_kept_in_postgres() {
+    let schema = Schema::new();
+    let mut connection = sqlx::PgConnection::connect(&schema::url()).await.unwrap();
+    let name = schema.config().schema;
+    let create = format!("CREATE SCHEMA {name}; SET search_path = {name}");
+    connection.execute(AssertSqlSafe(create)).await.unwrap();
+    let migrator = version_5("postgres").await;
+    migrator
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let rows = SAYINGS_OF_VERSION_5
+        .replace("ID", "'019b7ca9-8c88-7909-8909-090909090909'")
+        .replace("HASH", "decode(repeat('00', 16), 'hex')");
+    connection.execute(AssertSqlSafe(rows)).await.unwrap();
+    connection.close().await.unwrap();
+    assert_sayings_are_kept(&Store::postgres(schema.config())).await;
 }
 
 #[tokio::test]

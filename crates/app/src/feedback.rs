@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use riglm_domain::feedback::{Feedback, Rating, Verdict};
-use riglm_domain::id::FeedbackId;
+use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
+use riglm_domain::id::{FeedbackId, RecommendationId};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::StoreError;
+use riglm_ports::observer::{Event, Observer};
 
 use crate::insight::{Insight, SessionView, TimelineEntry};
+use crate::recommend::Recommender;
 use crate::tracking::Recorder;
 
 /// How many calls, lists and searches of a session are looked at, each.
@@ -27,6 +29,10 @@ pub struct Said {
     pub verdict: Verdict,
     /// A rating, if there is one.
     pub rating: Option<Rating>,
+    /// What is said in words, if anything.
+    pub comment: Option<Comment>,
+    /// The recommendation that offered the tool; `None` for the newest one to the session that has it.
+    pub recommendation: Option<RecommendationId>,
 }
 
 /// Why feedback is not taken.
@@ -38,6 +44,9 @@ pub enum FeedbackError {
     /// The tool was not offered in it.
     #[error("no tool of this name was offered in that session")]
     NotOffered,
+    /// There is no such recommendation, it was not made for the session, or it has not the tool.
+    #[error("that session has no recommendation of this identifier with this tool")]
+    NotRecommended,
     /// Several tools have the name.
     #[error("several upstreams offered a tool of this name: {0}")]
     Ambiguous(String),
@@ -51,16 +60,36 @@ pub enum FeedbackError {
 pub struct FeedbackDesk {
     insight: Arc<Insight>,
     recorder: Arc<Recorder>,
+    recommender: Option<Arc<Recommender>>,
+    observer: Arc<dyn Observer>,
 }
 
 impl FeedbackDesk {
     /// Returns a desk that looks up sessions and records what it takes.
     #[must_use]
-    pub fn new(insight: Arc<Insight>, recorder: Arc<Recorder>) -> Self {
-        Self { insight, recorder }
+    pub fn new(
+        insight: Arc<Insight>,
+        recorder: Arc<Recorder>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Self {
+            insight,
+            recorder,
+            recommender: None,
+            observer,
+        }
     }
 
-    /// Takes what somebody says, if the tool was listed, found or called in the session.
+    /// Has it know what was recommended to sessions.
+    #[must_use]
+    pub fn with_recommender(self, recommender: Option<Arc<Recommender>>) -> Self {
+        Self {
+            recommender,
+            ..self
+        }
+    }
+
+    /// Takes what somebody says, if the tool was listed, found, recommended or called in the session.
     ///
     /// # Errors
     ///
@@ -68,8 +97,73 @@ impl FeedbackDesk {
     pub async fn note(&self, said: Said) -> Result<FeedbackId, FeedbackError> {
         let session = self.insight.session(&said.session).await?;
         let session = session.ok_or(FeedbackError::NoSession)?;
-        let timeline = self.insight.timeline(&session, MAX_ENTRIES).await?;
-        let mut offered: BTreeSet<ToolRef> = BTreeSet::new();
+        let known = self.recommender.as_ref();
+        let known = known.map(|it| it.recommended_to(session.calls()));
+        let recommended = known.unwrap_or_default();
+        let offered = if let Some(id) = said.recommendation {
+            self.recommended(id, &session).await?
+        } else {
+            let mut offered = self.offered(&session).await?;
+            let tools = recommended.iter().flat_map(|(_, tools)| tools);
+            offered.extend(tools.cloned());
+            offered
+        };
+        let mut named: Vec<ToolRef> = (offered.into_iter())
+            .filter(|tool| tool.is_named(&said.tool))
+            .filter(|tool| {
+                let upstream = said.upstream.as_deref();
+                upstream.is_none_or(|name| tool.upstream.as_str() == name)
+            })
+            .collect();
+        let tool = match (named.pop(), named.pop()) {
+            (None, _) => {
+                self.observer.observe(&Event::FeedbackRefused);
+                return Err(match said.recommendation {
+                    Some(_) => FeedbackError::NotRecommended,
+                    None => FeedbackError::NotOffered,
+                });
+            }
+            (Some(one), None) => one,
+            (Some(one), Some(other)) => {
+                let upstreams = format!("{}, {}", other.upstream, one.upstream);
+                return Err(FeedbackError::Ambiguous(upstreams));
+            }
+        };
+        let (principal, connection, work_session) = match session {
+            SessionView::Connection(summary) => {
+                (summary.session.principal, Some(summary.session.id), None)
+            }
+            SessionView::Work(work) => (work.principal, None, Some(work.id)),
+        };
+        let stars = said.verdict.stars(said.rating);
+        let newest = recommended.iter().find(|(_, tools)| tools.contains(&tool));
+        let newest = newest.map(|(id, _)| *id);
+        let feedback = self.recorder.feedback_given(|id, given_at| Feedback {
+            id,
+            principal,
+            session: connection,
+            work_session,
+            tool,
+            verdict: said.verdict,
+            rating: said.rating,
+            comment: said.comment,
+            recommendation: said.recommendation.or(newest),
+            invocation: None,
+            given_at,
+        });
+        let id = feedback.await;
+        if let Some(stars) = stars {
+            self.observer.observe(&Event::ToolRated { stars });
+        }
+        Ok(id)
+    }
+
+    /// Returns the tools that were listed, found or called in a session.
+    async fn offered(&self, session: &SessionView) -> Result<BTreeSet<ToolRef>, StoreError> {
+        let timeline = self.insight.timeline(session, MAX_ENTRIES).await?;
+        let held = timeline.held.iter();
+        let mut offered: BTreeSet<ToolRef> =
+            held.flat_map(|list| list.tools.tools()).cloned().collect();
         for entry in &timeline.entries {
             match entry {
                 TimelineEntry::Call { call, .. } => {
@@ -86,38 +180,24 @@ impl FeedbackDesk {
                 }
             }
         }
-        let mut named: Vec<ToolRef> = (offered.into_iter())
-            .filter(|tool| tool.is_named(&said.tool))
-            .filter(|tool| {
-                let upstream = said.upstream.as_deref();
-                upstream.is_none_or(|name| tool.upstream.as_str() == name)
-            })
-            .collect();
-        let tool = match (named.pop(), named.pop()) {
-            (None, _) => return Err(FeedbackError::NotOffered),
-            (Some(one), None) => one,
-            (Some(one), Some(other)) => {
-                let upstreams = format!("{}, {}", other.upstream, one.upstream);
-                return Err(FeedbackError::Ambiguous(upstreams));
-            }
-        };
-        let (principal, connection) = match session {
-            SessionView::Connection(summary) => {
-                (summary.session.principal, Some(summary.session.id))
-            }
-            SessionView::Work(work) => (work.principal, None),
-        };
-        let feedback = self.recorder.feedback_given(|id, given_at| Feedback {
-            id,
-            principal,
-            session: connection,
-            tool,
-            verdict: said.verdict,
-            rating: said.rating,
-            recommendation: None,
-            invocation: None,
-            given_at,
+        Ok(offered)
+    }
+
+    /// Returns the tools of a recommendation; none where it was not made for the session.
+    async fn recommended(
+        &self,
+        id: RecommendationId,
+        session: &SessionView,
+    ) -> Result<BTreeSet<ToolRef>, StoreError> {
+        let recommendation = self.insight.recommendation(id).await?;
+        let recommendation = recommendation.filter(|one| match session {
+            SessionView::Connection(summary) => one.session == Some(summary.session.id),
+            SessionView::Work(work) => one.work_session == Some(work.id),
         });
-        Ok(feedback.await)
+        let tools = recommendation.map(|one| one.tools).unwrap_or_default();
+        Ok(tools.into_iter().map(|one| one.tool).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::invocation::CallSession;
+use riglm_domain::recommendation::Recommendation;
 use riglm_domain::session::SessionSummary;
 use riglm_domain::work_session::WorkSession;
 use riglm_ports::analytics::{
-    InvocationRepository, ListActivityRepository, ListShownRepository, SearchRepository,
-    SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository, UsageRepository,
-    WorkSessionRepository,
+    InvocationRepository, ListActivityRepository, ListShownRepository, RecommendationRepository,
+    SearchRepository, SessionFilter, SessionRepository, StoreError, ToolDefinitionRepository,
+    UsageRepository, WorkSessionRepository,
 };
 use riglm_ports::clock::Clock;
 
@@ -30,6 +31,7 @@ pub trait InsightStore:
     + ListActivityRepository
     + SearchRepository
     + ToolDefinitionRepository
+    + RecommendationRepository
     + UsageRepository
 {
 }
@@ -42,6 +44,7 @@ impl<S> InsightStore for S where
         + ListActivityRepository
         + SearchRepository
         + ToolDefinitionRepository
+        + RecommendationRepository
         + UsageRepository
 {
 }
@@ -53,11 +56,26 @@ pub struct Insight {
     clock: Arc<dyn Clock>,
 }
 
+/// How many calls of a session a page counts and looks at: one with 100,000 would take as long as the
+/// answers to hundreds of calls.
+const COUNTED_CALLS: u32 = 1_000;
+
+/// A session of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedSession {
+    /// The session; of its calls at most 1,000 are counted.
+    pub summary: SessionSummary,
+    /// Whether it made more than that.
+    pub has_more_calls: bool,
+    /// The work sessions of its newest 1,000 calls.
+    pub work_sessions: BTreeSet<WorkSessionId>,
+}
+
 /// A page of sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionPage {
-    /// The sessions, the newest first, each with the work sessions of its calls.
-    pub sessions: Vec<(SessionSummary, BTreeSet<WorkSessionId>)>,
+    /// The sessions, the newest first.
+    pub sessions: Vec<ListedSession>,
     /// Where the next page begins; `None` of the last one.
     pub next: Option<(Timestamp, SessionId)>,
 }
@@ -78,6 +96,24 @@ impl Insight {
         Self { store, clock }
     }
 
+    /// Returns a recommendation; `None` when there is none with this identifier.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn recommendation(
+        &self,
+        id: RecommendationId,
+    ) -> Result<Option<Recommendation>, StoreError> {
+        self.store.recommendation(id).await
+    }
+
+    /// Returns where the definitions of tools are read.
+    #[must_use]
+    pub fn definitions(&self) -> &dyn ToolDefinitionRepository {
+        &*self.store
+    }
+
     /// Returns the newest sessions, the newest first, that stand before `before`.
     ///
     /// # Errors
@@ -93,6 +129,7 @@ impl Insight {
             before,
             is_open,
             id: None,
+            count_up_to: Some(COUNTED_CALLS + 1),
         };
         let mut sessions = (self.store)
             .sessions_where(&filter, limit.saturating_add(1))
@@ -106,10 +143,17 @@ impl Insight {
         let next = (sessions.last().filter(|_| !is_last))
             .map(|last| (last.session.started_at, last.session.id));
         let ids: Vec<SessionId> = sessions.iter().map(|one| one.session.id).collect();
-        let mut work = self.store.work_sessions_of(&ids).await?;
-        let sessions = sessions.into_iter().map(|summary| {
-            let of_it = work.remove(&summary.session.id).unwrap_or_default();
-            (summary, of_it)
+        let newest = Some(COUNTED_CALLS);
+        let mut work = self.store.work_sessions_of(&ids, newest).await?;
+        let sessions = sessions.into_iter().map(|mut summary| {
+            let work_sessions = work.remove(&summary.session.id).unwrap_or_default();
+            let has_more_calls = summary.n_calls > COUNTED_CALLS.into();
+            summary.n_calls = summary.n_calls.min(COUNTED_CALLS.into());
+            ListedSession {
+                summary,
+                has_more_calls,
+                work_sessions,
+            }
         });
         Ok(SessionPage {
             sessions: sessions.collect(),

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use lru::LruCache;
-use riglm_domain::intent::IntentMemory;
+use riglm_domain::id::SessionId;
+use riglm_domain::intent::{ContextShift, IntentMemory, RecentCall, StatedIntent};
 use riglm_domain::invocation::CallSession;
 
 pub use riglm_domain::intent::{IntentSource, IntentWeights, KnownIntent};
@@ -50,15 +51,54 @@ impl Intents {
 
     /// Notes a text that says what a session is doing. One of [`IntentSource::Arguments`] is noted
     /// for each call, empty or not: calls make older texts count less. Nothing is noted while no
-    /// source counts.
-    pub fn note(&self, session: CallSession, source: IntentSource, text: &str, now: Timestamp) {
+    /// source counts. Returns the shift where the client says that it does something else.
+    pub fn note(
+        &self,
+        session: CallSession,
+        source: IntentSource,
+        text: &str,
+        now: Timestamp,
+    ) -> Option<ContextShift> {
         let weights = self.weights.load();
         if weights.is_off() {
-            return;
+            return None;
         }
         let mut sessions = self.lock();
         let memory = sessions.get_or_insert_mut(session, IntentMemory::default);
-        memory.note(source, text, &weights, now);
+        memory.note(source, text, &weights, now)
+    }
+
+    /// Notes a call of a tool with what its arguments say. Returns the shift where recent calls are
+    /// less like what the client said that it does than `threshold` (0 to 1; 0 for never).
+    pub fn called(
+        &self,
+        session: CallSession,
+        (tool, arguments): (&str, &str),
+        threshold: f64,
+    ) -> Option<ContextShift> {
+        if threshold <= 0.0 {
+            return None;
+        }
+        let mut sessions = self.lock();
+        let memory = sessions.get_mut(&session)?;
+        memory.called(RecentCall::new(tool, arguments), threshold)
+    }
+
+    /// Returns what a client said of what it does, in `session` and before that was known over the
+    /// connection `row`.
+    #[must_use]
+    pub fn stated(&self, session: CallSession, row: SessionId, now: Timestamp) -> StatedIntent {
+        let row = CallSession::Connection(row);
+        let mut sessions = self.lock();
+        let mut of = |session| {
+            let memory: Option<&IntentMemory> = sessions.get(&session);
+            memory.map_or_else(StatedIntent::default, |memory| memory.stated(now))
+        };
+        let stated = of(session);
+        if session == row {
+            return stated;
+        }
+        stated.or_earlier(of(row))
     }
 
     /// Returns what a session is doing, if anything is known of it.
@@ -76,7 +116,6 @@ impl Intents {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
-    use riglm_domain::id::SessionId;
 
     use super::*;
 

@@ -44,6 +44,9 @@ pub struct Limits {
     /// The most sessions of one principal at once.
     #[validate(range(min = 1))]
     pub sessions_per_principal: usize,
+    /// The most messages of one principal in a second that are taken over HTTP; `None` for any number.
+    #[validate(range(min = 1, max = 1_000))]
+    pub requests_per_second: Option<u32>,
     /// The largest message that a client may send, in bytes.
     #[validate(range(min = 1024))]
     pub request_body_bytes: usize,
@@ -63,6 +66,7 @@ impl Default for Limits {
             in_flight_per_session: 1_024,
             sessions: 10_000,
             sessions_per_principal: 1_000,
+            requests_per_second: None,
             request_body_bytes: 4 << 20,
         }
     }

@@ -101,7 +101,7 @@ pub async fn recent_lists(
     };
     let mut work_sessions = BTreeSet::new();
     for page in connections.chunks(PAGE) {
-        let known = store.work_sessions_of(page).await?;
+        let known = store.work_sessions_of(page, None).await?;
         let mut others = page.to_vec();
         others.retain(|connection| !known.contains_key(connection));
         work_sessions.extend(known.into_values().flatten());

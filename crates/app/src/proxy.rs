@@ -10,12 +10,15 @@
 mod caller;
 mod client_description;
 mod escape;
+mod floods;
 mod known_params;
 mod listing;
 mod live;
 mod member;
+mod recommended;
 mod registry;
 mod relay;
+mod sampling;
 mod search_tool;
 mod session;
 mod shared;
@@ -26,6 +29,7 @@ mod upstream_set;
 mod visitor;
 
 pub use live::{NoForecast, SessionForecast};
+pub use recommended::{NoRecommendation, RecommendationWanted};
 pub use registry::{Proxy, ProxyParts};
 pub use riglm_domain::naming::Naming;
 pub use search_tool::MetaTools;

@@ -11,6 +11,7 @@ mod answers;
 mod encoders;
 pub mod evaluation;
 mod judging;
+mod ladder;
 mod learning;
 mod memory;
 mod offer;
@@ -19,10 +20,14 @@ mod request;
 mod service;
 
 pub use answer::AnswerRules;
+pub(crate) use answer::given_before;
 pub(crate) use answer::input_schema;
 pub use encoders::EncoderCondition;
 pub(crate) use judging::nearest_tools;
+pub use ladder::{Guarded, Ladder, ModelGuard, ModelLimits, Note, NoteRules, Reranking};
 pub use memory::SearchStores;
 pub use offer::{Offer, OfferedTool, ServerText};
 pub use request::{SearchCall, SearchReply, ToolCalled};
-pub use service::{MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch};
+pub use service::{
+    MAX_LIMIT, OfferRanking, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch,
+};

@@ -3,12 +3,15 @@
 mod counting_budget;
 mod entropy;
 mod recorder;
+mod text_queue;
 mod token_meter;
 mod watched_journal;
 
+pub(crate) use counting_budget::CountingBudget;
 pub(crate) use entropy::EntropySource;
 pub(crate) use recorder::micros;
 pub use recorder::{
-    CallDetails, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused, SearchDetails,
-    SessionDetails,
+    CallDetails, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,
+    RecordingRefused, SearchDetails, SessionDetails,
 };
+pub(crate) use text_queue::TextQueue;

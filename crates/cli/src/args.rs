@@ -1,8 +1,10 @@
 //! The command line.
 
 mod eval;
+mod experiment;
 mod model;
 mod replay;
+mod tune;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,8 +21,13 @@ pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, O
 use crate::config::{Downstream, Overrides, UpstreamChoice};
 use crate::demo::DemoServer;
 
-pub use eval::{EvalCommand, EvalSearchArgs, EvalSessionsArgs, FusionChoice, HistoryChoice};
+pub use eval::{
+    EvalCommand, EvalRecommendArgs, EvalSearchArgs, EvalSessionsArgs, ExpansionChoice,
+    FusionChoice, HistoryChoice,
+};
+pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
 pub use replay::{ReplayArgs, ReplayInput};
+pub use tune::TuneArgs;
 
 /// A transparent MCP proxy that records tool calls.
 #[derive(Debug, Parser)]
@@ -40,6 +47,8 @@ pub enum Command {
     Sessions(SessionsArgs),
     /// Show what lists of tools cost and saved
     Lists(ListsArgs),
+    /// Recommend tools for what is to be done, of those that were listed before
+    Recommend(RecommendArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
     /// Log in to an upstream that wants OAuth, in a browser
@@ -51,6 +60,11 @@ pub enum Command {
     Eval(EvalCommand),
     /// Measure what predictors and list policies would have done on calls that were made
     Replay(ReplayArgs),
+    /// Have the weights of recommendations follow what people choose
+    Tune(TuneArgs),
+    /// Look at what is tried out on a part of the clients
+    #[command(subcommand)]
+    Experiment(ExperimentCommand),
     /// Look after the database
     #[command(subcommand)]
     Db(DbCommand),
@@ -177,6 +191,26 @@ pub struct SessionsArgs {
     /// The most sessions to list; the newest ones are listed
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
+}
+
+/// Options of `recommend`.
+#[derive(Clone, Debug, Args)]
+pub struct RecommendArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// What is to be done, in words
+    #[arg(value_name = "TEXT")]
+    pub query: String,
+    /// The most tools [default: that of the configuration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub limit: Option<u32>,
+    /// Who it is for: what they did before counts
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub principal: String,
+    /// A language or another word for the project; tools for other projects are left out
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
 }
 
 /// Options of `lists`.
@@ -383,6 +417,15 @@ mod tests {
             vec!["--upstream", "http://a/mcp", "--", "prog"],
         ] {
             let error = serve(&wrong).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong:?}");
+        }
+        for wrong in [
+            &["--rollback", "0"][..],
+            &["--rollback", "--history"],
+            &["--dry-run", "--rollback"],
+        ] {
+            let all = ["riglm", "tune"].iter().chain(wrong);
+            let error = Cli::try_parse_from(all).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{wrong:?}");
         }
         let error = Cli::try_parse_from(["riglm", "calls", "--session", "x"]).unwrap_err();

@@ -7,15 +7,18 @@ mod data;
 mod db;
 mod demo;
 mod eval;
+mod experiment;
 mod hangup;
 mod lists;
 mod login;
 mod model;
 mod moment;
+mod recommend;
 mod replay;
 mod serve;
 mod sessions;
 mod table;
+mod tune;
 
 use anyhow::Context;
 
@@ -52,6 +55,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             let config = loaded(&arguments.store.places.overrides())?;
             wait_for(lists::run(&config, &arguments))
         }
+        Command::Recommend(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            wait_for(recommend::run(&config, &arguments))
+        }
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
             wait_for(calls::run(&config, &arguments))
@@ -60,6 +67,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             let config = loaded(&command.store().places.overrides())?;
             wait_for(db::run(&config, &command))
         }
+        Command::Experiment(command) => {
+            let config = loaded(&command.store().places.overrides())?;
+            wait_for(experiment::run(&config, &command))
+        }
         Command::Eval(command) => {
             let config = loaded(&command.places().overrides())?;
             wait_for(eval::run(&config, &command))
@@ -67,6 +78,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Replay(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
             wait_for(replay::run(&config, &arguments))
+        }
+        Command::Tune(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            wait_for(tune::run(&config, &arguments))
         }
         Command::Data(command) => {
             let config = loaded(&command.store().places.overrides())?;

@@ -1,15 +1,19 @@
 //! The composition root: the only place where adapters meet.
 
 mod control;
+mod experiments;
 mod fingerprint;
 mod followers;
 mod learning;
 mod lists;
+mod recommend;
 mod reload;
+mod safeguards;
 mod search;
 mod settings;
 mod telemetry;
 mod upstreams;
+mod weights;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +28,8 @@ use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage, TokenSizes};
 use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
+use riglm_app::experiments::Experiments;
+use riglm_app::filtering::ListFilter;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
 use riglm_app::settings::{Settings, SettingsTrail};
@@ -41,18 +47,23 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyRing, LoggingConfig, SearchConfig};
+use crate::config::{Config, KeyRing, LoggingConfig};
 use control::{ControlSources, start_control};
+use experiments::experiments_from;
 use followers::Followers;
 use learning::learning_from;
 use lists::filter_from;
+use recommend::recommender_from;
+pub use recommend::recommender_over;
 pub use reload::Following;
 use reload::{Live, warn_of_ignored};
-use search::search_from;
+use safeguards::safeguards_from;
 pub use search::{EncoderUse, encoders_from};
+use search::{is_searched, search_from};
 use settings::LiveSettings;
 use telemetry::Telemetry;
 use upstreams::{Upstreams, approvals_from};
+use weights::weights_from;
 
 /// The proxy with everything it stands on, not yet reachable by any client.
 #[derive(Debug)]
@@ -79,60 +90,57 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let run = RunId::new(clock.now(), entropy()?);
     let storage = storage_from(config, run, &*clock).await?;
-    let hasher = hasher_from(config)?;
     let telemetry = Telemetry::new(Arc::clone(&clock))?;
-    let options = recorder_options(&config.recording, &config.logging);
-    let journal = journal_of(storage.as_deref());
-    let recorder = Recorder::new(journal, hasher, Arc::clone(&clock), run, options);
-    let recorder = Arc::new(with_token_sizes(recorder, &config.recording)?);
+    let recorder = recorder_from(config, storage.as_deref(), &clock, run)?;
     let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
     let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
-    let learning = (storage.as_ref())
-        .and_then(|storage| learning_from(&config.prediction, storage, Arc::clone(&clock)));
+    let experiments = experiments_from(config, storage.as_ref(), Arc::clone(&clock)).await?;
+    let stored = (storage.as_ref(), experiments.as_ref());
+    let learning = learning_from(&config.prediction, stored, Arc::clone(&clock));
     let (next_tools, learning) = learning.unzip();
-    let search = search_from(
+    let learned = (next_tools.as_ref(), experiments.as_ref());
+    let around = || (Arc::clone(&clock), telemetry.observer());
+    let search = search_from(config, storage.as_ref(), learned, around())?;
+    expect(&telemetry, &current);
+    let filter = filter_from(config, storage.as_ref(), learned, around());
+    let (stop, operating) = (CancellationToken::new(), CancellationToken::new());
+    let tasks = TaskTracker::new();
+    let weights = weights_from(config, storage.as_deref(), &clock, (&stop, &tasks));
+    let recommender = recommender_from(
         config,
         storage.as_ref(),
-        next_tools.as_ref(),
-        Arc::clone(&clock),
+        search.as_ref(),
+        (&recorder, &weights),
+        experiments.as_ref(),
+        around(),
     )?;
-    for upstream in &current {
-        telemetry.metrics.expect(upstream.connector.name());
-    }
-    let filter = filter_from(
-        config,
-        storage.as_ref(),
-        next_tools.as_ref(),
-        (Arc::clone(&clock), telemetry.observer()),
-    );
     let intents = intents_from(config);
     let traces = traces_from(config)?;
+    let tools = meta_tools(config);
     let parts = ProxyParts {
         upstreams: current.clone(),
         naming: config.naming,
         recorder: Arc::clone(&recorder),
         filter: filter.clone(),
         limits: config.limits.clone(),
-        search: search.clone(),
+        search: search.clone().filter(|_| is_searched(config)),
+        recommender: recommender.clone(),
+        safeguards: safeguards_from(
+            config,
+            &tools,
+            (search.as_ref(), &filter),
+            telemetry.observer(),
+        ),
         intents: intents.clone(),
         next_tools: next_tools.clone(),
         observer: telemetry.observer(),
         work_sessions: work_sessions_from(config, storage.as_deref())?,
-        tools: meta_tools(&config.search),
+        tools,
     };
     let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
-    let (stop, operating) = (CancellationToken::new(), CancellationToken::new());
-    let tasks = TaskTracker::new();
-    let watch = Arc::clone(&proxy);
-    tasks.spawn(
-        stop.clone()
-            .run_until_cancelled_owned(async move { watch.keep_watch().await }),
-    );
     let retention = start_retention(config, storage.as_deref(), &clock, (&stop, &tasks));
-    if let Some(lists) = filter.lists() {
-        tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
-    }
+    start_watching(&proxy, &filter, experiments, (&stop, &tasks));
     if let Some(learning) = learning {
         tasks.spawn(learning.run(stop.clone()));
     }
@@ -142,6 +150,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         filter,
         next_tools: next_tools.clone(),
         intents,
+        recommender,
+        weights,
         retention,
         observer: telemetry.observer(),
         n_followed: AtomicU64::new(0),
@@ -173,6 +183,45 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         operating,
         tasks,
     })
+}
+
+/// Has the series of upstreams be there from the start.
+fn expect(telemetry: &Telemetry, upstreams: &[Upstream]) {
+    for upstream in upstreams {
+        telemetry.metrics.expect(upstream.connector.name());
+    }
+}
+
+/// Returns what records, in the form that the configuration asks for.
+fn recorder_from(
+    config: &Config,
+    storage: Option<&Storage>,
+    clock: &Arc<dyn Clock>,
+    run: RunId,
+) -> anyhow::Result<Arc<Recorder>> {
+    let hasher = hasher_from(config)?;
+    let options = recorder_options(&config.recording, &config.logging);
+    let recorder = Recorder::new(journal_of(storage), hasher, Arc::clone(clock), run, options);
+    Ok(Arc::new(with_token_sizes(recorder, &config.recording)?))
+}
+
+/// Has the proxy look after its sessions, and lists and experiments notice what operators and other
+/// processes change.
+fn start_watching(
+    proxy: &Arc<Proxy>,
+    filter: &ListFilter,
+    experiments: Option<Arc<Experiments>>,
+    (stop, tasks): (&CancellationToken, &TaskTracker),
+) {
+    let watched = Arc::clone(proxy);
+    let watch = async move { watched.keep_watch().await };
+    tasks.spawn(stop.clone().run_until_cancelled_owned(watch));
+    if let Some(lists) = filter.lists() {
+        tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
+    }
+    if let Some(experiments) = experiments {
+        tasks.spawn(experiments.keep_watch(stop.clone()));
+    }
 }
 
 /// Has old rows removed, where there are rows; returns what tells how long they are kept.
@@ -375,15 +424,21 @@ fn work_sessions_from(
 }
 
 /// Returns the tools of the proxy itself.
-fn meta_tools(search: &SearchConfig) -> MetaTools {
+fn meta_tools(config: &Config) -> MetaTools {
+    let (search, recommend) = (&config.search, &config.recommend);
+    let long_results = &config.safeguards.long_results;
     let named = |is_there: bool, name: &str| {
         let name = ToolName::from(name);
         (search.enabled && is_there).then_some(name)
     };
+    let recommends = recommend.enabled && recommend.tools;
     MetaTools {
         search: named(true, &search.tool_name),
         call_tool: named(search.call_tool, &search.call_tool_name),
         set_context: named(search.set_context, &search.set_context_name),
+        recommend: named(recommends, &recommend.tool_name),
+        rate_tool: named(recommends, &recommend.rate_tool_name),
+        read_more: named(long_results.is_on(), &long_results.tool_name),
     }
 }
 

@@ -16,7 +16,9 @@ mod load;
 mod loaded;
 mod logging;
 mod overrides;
+mod recommend;
 mod root;
+mod safeguards;
 mod search;
 mod show;
 mod source;
@@ -38,9 +40,16 @@ pub use load::load;
 pub use loaded::{FixedKey, Loaded};
 pub use logging::{Level, LogFormat, LoggingConfig};
 pub use overrides::{Overrides, UpstreamChoice};
+pub use recommend::{
+    ArmConfig, ExperimentConfig, RecommendConfig, WeightTuningConfig, WeightsConfig,
+};
 pub use riglm_adapters_mcp::downstream::ListenConfig;
 pub use root::{Config, Downstream};
-pub use search::SearchConfig;
+pub use safeguards::{
+    BudgetConfig, CallLimitsConfig, LimitRuleConfig, LongResultsConfig, ProfileBudgetConfig,
+    ProfileSafeguardsConfig, ResultCacheConfig, SafeguardsConfig, SearchesConfig,
+};
+pub use search::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig, SearchConfig};
 pub use show::{Shown, show};
 pub use source::{ConfigSource, TuningUse};
 pub use surroundings::Surroundings;

@@ -1,7 +1,7 @@
 //! How long the slowest predictions take, and what is learned in memory and in snapshots.
 //!
 //! `cargo bench -p riglm-domain --bench prediction_tail` prints all; with `-- latency`, `forecasts`,
-//! `state` or `restart` it prints that part alone. Linux only: resident memory is read from `/proc`. Each part runs in a process of its own for each size.
+//! `state`, `restart` or `sets` it prints that part alone. Linux only: resident memory is read from `/proc`. Each part runs in a process of its own for each size.
 //!
 //! - `latency`: predicting and learning, 20,000 calls after 3,000 others.
 //! - `forecasts`: a digest of all that is predicted of 20,000 calls, the same for the same numbers
@@ -12,6 +12,8 @@
 //! - `restart`: how long restoring a snapshot of a million calls takes, and how long what was learned
 //!   cannot be asked while it is saved or ages. The weights of the mixers
 //!   are learned from the last 20,000 alone.
+//! - `sets`: how long predictors of several kinds take to learn from 20,000 calls, what the process
+//!   grows by, and how large their snapshots are.
 #![expect(clippy::unwrap_used, reason = "a measurement may fail")]
 #![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
 
@@ -25,7 +27,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use riglm_domain::prediction::{Engine, Method};
+use riglm_domain::prediction::{Engine, Expert, ExpertSet, Method};
 use scene::Scene;
 
 const N_TOOLS: [usize; 3] = [50, 500, 2_000];
@@ -38,6 +40,17 @@ const STATES: [(usize, usize, usize); 5] = [
     (2_000, 1, 1),
 ];
 const HALF_LIFE_DAYS: f64 = 30.0;
+/// Kinds of predictors, and the experts that are mixed; all where none is named.
+const SETS: [(&str, Method, &[Expert]); 4] = [
+    ("mix", Method::Mix, &[]),
+    (
+        "mix_of_three",
+        Method::Mix,
+        &[Expert::Markov, Expert::Workflow, Expert::Server],
+    ),
+    ("markov", Method::Expert(Expert::Markov), &[]),
+    ("frequency", Method::Expert(Expert::Frequency), &[]),
+];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +81,11 @@ fn main() {
                     print(&child("restored", size, &snapshot));
                 }
             }
+            for (set, ..) in SETS {
+                if is_wanted("sets") {
+                    print(&child(set, (500, 1, 1), &[]));
+                }
+            }
             if is_wanted("restart") {
                 print(&child("restart", (500, 1, 1), &[]));
             }
@@ -84,7 +102,10 @@ fn measure(part: &str, size: (usize, usize, usize)) {
         "state" => state(scene(Method::Mix)),
         "restored" => restored(scene(Method::Mix)),
         "restart" => restart(scene(Method::CooccurrenceWithFallback)),
-        _ => println!("no part is named {part}"),
+        part => match SETS.iter().find(|(name, ..)| *name == part) {
+            Some((_, method, experts)) => learned(part, scene(*method), experts),
+            None => println!("no part is named {part}"),
+        },
     }
 }
 
@@ -105,6 +126,23 @@ fn latency(mut scene: Scene) {
         of(900),
         of(990),
         of(999),
+    );
+}
+
+fn learned(set: &str, mut scene: Scene, experts: &[Expert]) {
+    if !experts.is_empty() {
+        scene.engine = scene.engine.clone().with_experts(ExpertSet::of(experts));
+    }
+    let (before, start) = (resident(), Instant::now());
+    for _ in 0..20_000 {
+        scene.learn_among_all();
+    }
+    let took = start.elapsed();
+    let grown = resident().saturating_sub(before);
+    let bytes = scene.engine.snapshot().unwrap().len();
+    println!(
+        "{set}, {} tools, 20,000 calls: learned in {took:?}, grown by {grown} bytes; snapshot {bytes} bytes",
+        scene.slots.len(),
     );
 }
 

@@ -262,6 +262,14 @@ impl KeyedHash {
             .ok()
             .map(|bits| Self(bits.to_be_bytes()))
     }
+
+    /// Returns the first 52 bits as a number above 0 and below 1, each as likely as any other.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "52 bits fit an f64 exactly")]
+    pub fn fraction(&self) -> f64 {
+        let bits = u128::from_be_bytes(self.0) >> 76;
+        (bits as f64 + 0.5) / (1_u64 << 52) as f64
+    }
 }
 
 impl fmt::Display for KeyedHash {

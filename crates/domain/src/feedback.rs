@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{FeedbackId, InvocationId, RecommendationId, SessionId};
+use crate::id::{FeedbackId, InvocationId, RecommendationId, SessionId, WorkSessionId};
 use crate::principal::Principal;
+use crate::redaction::redacted_text;
 use crate::tool::ToolRef;
 
 /// What was said.
@@ -38,6 +39,29 @@ impl Verdict {
             Self::Helpful => "helpful",
             Self::Unhelpful => "unhelpful",
             Self::Irrelevant => "irrelevant",
+        }
+    }
+
+    /// Returns the stars that a verdict stands for beside a rating: those of the rating, or else five for
+    /// thumbs up and one for thumbs down. Other verdicts rate nothing.
+    #[must_use]
+    pub fn stars(self, rating: Option<Rating>) -> Option<u8> {
+        let thumbs = match self {
+            Self::Helpful => Some(5),
+            Self::Unhelpful => Some(1),
+            Self::Selected | Self::Irrelevant => None,
+        };
+        rating.map(u8::from).or(thumbs)
+    }
+
+    /// Returns whether a rating says something else than the verdict: many stars for what did not help or
+    /// was not asked for, few for what helped.
+    #[must_use]
+    pub fn contradicts(self, rating: Rating) -> bool {
+        match self {
+            Self::Helpful => rating.0 <= 2,
+            Self::Unhelpful | Self::Irrelevant => rating.0 >= 4,
+            Self::Selected => false,
         }
     }
 
@@ -78,6 +102,44 @@ impl From<Rating> for u8 {
     }
 }
 
+/// What somebody says of a tool in words, without its secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Comment(String);
+
+/// A comment that is longer than [`Comment::MAX_CHARS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a comment has at most {max} characters, not {0}", max = Comment::MAX_CHARS)]
+pub struct CommentError(usize);
+
+impl Comment {
+    /// How many characters a comment may have as it is given.
+    pub const MAX_CHARS: usize = 1_000;
+    /// How many bytes of it may be left when each word is replaced as a secret.
+    const MAX_BYTES: usize = 64 << 10;
+
+    /// Returns what was said, with secrets removed; `None` where that is nothing but white space.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CommentError`] for a text that is too long.
+    pub fn new(text: &str) -> Result<Option<Self>, CommentError> {
+        let text = text.trim();
+        let n_chars = text.chars().count();
+        if n_chars > Self::MAX_CHARS {
+            return Err(CommentError(n_chars));
+        }
+        let kept = || Self(redacted_text(text, Self::MAX_BYTES));
+        Ok((n_chars > 0).then(kept))
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// One piece of feedback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
@@ -88,6 +150,9 @@ pub struct Feedback {
     /// The session in which it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// The work session in which it was given, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_session: Option<WorkSessionId>,
     /// The tool that it is about.
     pub tool: ToolRef,
     /// What was said.
@@ -95,6 +160,9 @@ pub struct Feedback {
     /// A rating, where one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rating: Option<Rating>,
+    /// What was said in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<Comment>,
     /// The recommendation that offered the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<RecommendationId>,
@@ -110,9 +178,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rating_must_not_say_the_opposite_of_the_verdict() {
+        let says =
+            |verdict: Verdict, stars: u8| verdict.contradicts(Rating::try_from(stars).unwrap());
+        assert!(says(Verdict::Helpful, 2) && !says(Verdict::Helpful, 3));
+        for verdict in [Verdict::Unhelpful, Verdict::Irrelevant] {
+            assert!(says(verdict, 4) && !says(verdict, 3));
+        }
+        assert!(!says(Verdict::Selected, 1));
+    }
+
+    #[test]
     fn a_rating_has_one_to_five_stars() {
         assert_eq!(u8::from(Rating::try_from(5).unwrap()), 5);
         assert_eq!(Rating::try_from(0), Err(RatingError(0)));
         assert!(serde_json::from_str::<Rating>("6").is_err());
+    }
+
+    #[test]
+    fn a_comment_has_no_secrets() {
+        let comment = Comment::new("  good, with token=abc \n").unwrap().unwrap();
+        assert_eq!(comment.as_str(), "good, with token=[redacted]");
+        assert_eq!(Comment::new(" \t\n"), Ok(None));
+    }
+
+    #[test]
+    fn a_comment_is_no_longer_than_it_may_be() {
+        let longest = "ä".repeat(Comment::MAX_CHARS);
+        let kept = Comment::new(&longest).unwrap().unwrap();
+        assert_eq!(kept.as_str(), longest);
+        let error = Comment::new(&format!("{longest}x")).unwrap_err();
+        assert!(error.to_string().contains("1000 characters, not 1001"));
+        // Each secret is shorter than what stands in its place.
+        let secrets = "token=a ".repeat(Comment::MAX_CHARS / 8);
+        let kept = Comment::new(&secrets).unwrap().unwrap();
+        assert!(!kept.as_str().contains("left out"), "{kept:?}");
     }
 }

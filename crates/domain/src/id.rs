@@ -138,7 +138,7 @@ pub enum IdError {
 }
 
 /// Returns whether a name can stand in a configuration key, an address and an option as it is.
-fn is_plain_name(name: &str) -> bool {
+pub(crate) fn is_plain_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
             .bytes()

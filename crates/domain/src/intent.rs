@@ -4,6 +4,8 @@
 //! time and for some calls; what was said last and what says most comes first. Texts are held in
 //! memory alone.
 
+mod shift;
+mod stated;
 mod texts;
 mod weights;
 
@@ -13,6 +15,9 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 
 pub use crate::context::ContextSource as IntentSource;
+pub use shift::{RecentCall, similarity};
+use stated::Contexts;
+pub use stated::{ContextShift, StatedIntent};
 pub use texts::{path_words, prompt_text, sampling_text, string_values};
 pub use weights::{IntentWeights, WeightError};
 
@@ -43,6 +48,7 @@ pub struct IntentMemory {
     /// Oldest first.
     notes: VecDeque<Note>,
     n_calls: u64,
+    contexts: Contexts,
 }
 
 #[derive(Clone, Debug)]
@@ -59,22 +65,23 @@ struct Note {
 impl IntentMemory {
     /// Notes a text. One of [`IntentSource::Arguments`] is a call of its own, empty or not, and so
     /// makes older texts count less. A text that is empty, or whose source does not count, is not
-    /// kept.
+    /// kept. Returns the shift where another context than before was declared.
     pub fn note(
         &mut self,
         source: IntentSource,
         text: &str,
         weights: &IntentWeights,
         now: Timestamp,
-    ) {
+    ) -> Option<ContextShift> {
         if source == IntentSource::Arguments {
             self.n_calls = self.n_calls.saturating_add(1);
         }
         let text: Box<str> = cut(text.trim(), MAX_INTENT_CHARS).trim_end().into();
         let weight = weights.of(source);
         if text.is_empty() || weight <= 0.0 {
-            return;
+            return None;
         }
+        let shift = self.contexts.declare(source, &text, now);
         self.notes
             .retain(|note| note.source != source || note.text != text);
         self.notes.push_back(Note {
@@ -86,6 +93,31 @@ impl IntentMemory {
             n_calls: self.n_calls,
         });
         self.forget(source);
+        shift
+    }
+
+    /// Notes a call, as far as it tells whether the context still holds. Returns the shift where
+    /// recent calls are less like the context than `threshold` (0 to 1; 0 for never): they are the
+    /// context from then on.
+    pub fn called(&mut self, call: RecentCall, threshold: f64) -> Option<ContextShift> {
+        self.contexts.called(call, threshold)
+    }
+
+    /// Returns what was said of what is wanted, as it was said: the context, which holds until
+    /// another one takes its place, and what was looked for lately.
+    #[must_use]
+    pub fn stated(&self, now: Timestamp) -> StatedIntent {
+        let tells = |source| {
+            use IntentSource::{Prompt, Search};
+            // What a server asks the client's model is written by the server.
+            matches!(source, Search | Prompt)
+        };
+        // The newest last: of lines that say it, the last one counts.
+        let sought: Vec<&str> = (self.notes.iter())
+            .filter(|note| tells(note.source) && self.weight(note, now) >= MIN_WEIGHT)
+            .map(|note| &*note.text)
+            .collect();
+        self.contexts.stated(sought.join("\n"))
     }
 
     /// Returns what is being done, of the texts that still count.

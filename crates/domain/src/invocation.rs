@@ -24,17 +24,42 @@ pub enum Outcome {
     Cancelled,
     /// Open when the proxy died: whether it was executed is not known.
     Unknown,
+    /// Not passed on: a safeguard held it back, and the client was told why.
+    Refused,
+    /// Answered with the result of the same call a moment before, without the upstream.
+    Cached,
 }
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Ok,
         Self::Error,
         Self::Timeout,
         Self::Cancelled,
         Self::Unknown,
+        Self::Refused,
+        Self::Cached,
     ];
+
+    /// Returns whether the call was passed on to its tool, as far as is known.
+    #[must_use]
+    pub fn came_to_tool(self) -> bool {
+        !matches!(self, Self::Refused | Self::Cached)
+    }
+
+    /// Returns whether the end says something of the tool: not of a call that was taken back, was held
+    /// back, or whose end nobody saw.
+    #[must_use]
+    pub fn tells_of_tool(self) -> bool {
+        !matches!(self, Self::Cancelled | Self::Unknown | Self::Refused)
+    }
+
+    /// Returns whether the client was given a result that is no error.
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        matches!(self, Self::Ok | Self::Cached)
+    }
 
     /// Returns the name under which the outcome is stored and printed.
     #[must_use]
@@ -45,6 +70,8 @@ impl Outcome {
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
             Self::Unknown => "unknown",
+            Self::Refused => "refused",
+            Self::Cached => "cached",
         }
     }
 

@@ -127,16 +127,19 @@ pub enum SelectionMode {
     All,
     /// Patterns of names that the operator wrote.
     Names,
+    /// What the client said that it does, as nothing was learned.
+    Context,
 }
 
 impl SelectionMode {
     /// All modes.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Prediction,
         Self::Frequency,
         Self::Pool,
         Self::All,
         Self::Names,
+        Self::Context,
     ];
 
     /// Returns the name under which the mode is stored and shown.
@@ -148,6 +151,7 @@ impl SelectionMode {
             Self::Pool => "pool",
             Self::All => "all",
             Self::Names => "names",
+            Self::Context => "context",
         }
     }
 

@@ -14,9 +14,12 @@ mod decision;
 mod focus;
 mod policy;
 mod prices;
+mod question;
 mod steered;
+mod topic;
 
-pub use access::{Access, ReadOnly, access_of, is_write};
+pub(crate) use access::is_core_verb;
+pub use access::{Access, ReadOnly, access_of, intended_access, is_write};
 pub use append::{Addition, pays_to_append};
 pub use bounds::{BoundsError, ListBounds};
 pub use choice::{Candidates, Choice, Standing, choose};
@@ -26,3 +29,4 @@ pub use focus::{Focus, focused};
 pub use policy::{ListPolicyName, UnknownPolicy};
 pub use prices::{ListPrices, SessionShape};
 pub use steered::SteeredList;
+pub use topic::{Topic, TopicTool, TopicWords, topic};

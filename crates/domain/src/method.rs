@@ -24,12 +24,18 @@ const REQUESTS: [&str; 20] = [
     "tools/list",
 ];
 
+/// Returns a method of requests where a revision of the protocol has it. Any other text is a client's own.
+#[must_use]
+pub fn known(method: &str) -> Option<&'static str> {
+    let at = REQUESTS.binary_search(&method).ok()?;
+    Some(REQUESTS[at])
+}
+
 /// Returns the name under which requests with a method are counted: the method itself where a
 /// revision of the protocol has it, else `other`, so that clients cannot make names up.
 #[must_use]
 pub fn counted(method: &str) -> &'static str {
-    let known = REQUESTS.binary_search(&method);
-    known.map_or("other", |at| REQUESTS[at])
+    known(method).unwrap_or("other")
 }
 
 #[cfg(test)]

@@ -5,9 +5,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::KeyedHash;
 use crate::experiment::ExperimentArm;
-use crate::id::{RecommendationId, SessionId};
+use crate::id::{RecommendationId, SessionId, WorkSessionId};
 use crate::principal::Principal;
-use crate::search::ScoredTool;
+use crate::recommender::Factors;
+use crate::tool::ToolRef;
+
+/// A tool that was recommended, at its place in the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecommendedTool {
+    /// The tool.
+    pub tool: ToolRef,
+    /// Its score; a finite number, larger is better.
+    pub score: f64,
+    /// What the tool was ranked by; `None` where it was not ranked by factors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factors: Option<Factors>,
+}
 
 /// Tools that were recommended for an intent. The position of a tool is its place in the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +30,9 @@ pub struct Recommendation {
     /// The session that asked; `None` for the control API and the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// The work session that the question belongs to, where one was derived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_session: Option<WorkSessionId>,
     /// Who asked.
     pub principal: Principal,
     /// When it was shown.
@@ -33,5 +49,5 @@ pub struct Recommendation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<ExperimentArm>,
     /// What was recommended, best first.
-    pub tools: Vec<ScoredTool>,
+    pub tools: Vec<RecommendedTool>,
 }

@@ -5,7 +5,10 @@
 //! by a [`UsageHistory`]. [`grade`] says how good an answer is. Everything here is a pure
 //! computation; the same input gives the same order on every machine.
 
+mod brief;
+mod curated;
 mod document;
+mod expansion;
 mod fusion;
 mod history;
 mod index;
@@ -19,9 +22,15 @@ mod slots;
 mod synonyms;
 mod words;
 
+pub use brief::{
+    BriefCatalog, BriefTool, ModelText, accepted_order, accepted_texts, expansion_question,
+    ranking_question,
+};
+pub use curated::{CURATED_WEIGHT, weighed_in};
 pub use document::{ParameterText, ToolText};
+pub use expansion::{ExpansionRules, Variant, VariantSource, fused};
 pub use fusion::{RankFusion, RankFusionWeights};
-pub use history::{HistoryWeights, UsageHistory};
+pub use history::{HistoryWeights, UsageHistory, nearness};
 pub use index::{Hit, IndexedTool, Past, RankingRules, Term, ToolIndex};
 pub use names::{NameLikeness, nearest_names};
 pub use quality::{QualityRules, fit, grade};

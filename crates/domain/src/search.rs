@@ -21,6 +21,9 @@ pub enum SearchQuality {
 }
 
 impl SearchQuality {
+    /// All grades, the best first.
+    pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
+
     /// Returns the name under which the grade is stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -34,9 +37,7 @@ impl SearchQuality {
     /// Returns the grade with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::High, Self::Medium, Self::Low]
-            .into_iter()
-            .find(|grade| grade.as_str() == name)
+        Self::ALL.into_iter().find(|grade| grade.as_str() == name)
     }
 }
 

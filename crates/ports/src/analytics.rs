@@ -40,7 +40,7 @@ pub use client_data::{ClientData, ClientRow, ClientSelector, Deleted};
 pub use context::ContextRepository;
 pub use embedding::EmbeddingRepository;
 pub use exchange::ExchangeRepository;
-pub use experiment::AssignmentRepository;
+pub use experiment::{AssignmentRepository, ExperimentRepository};
 pub use feedback::FeedbackRepository;
 pub use invocation::{InvocationFilter, InvocationRepository};
 pub use journal::{Journal, JournalCondition, RecordSink};

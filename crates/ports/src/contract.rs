@@ -25,6 +25,7 @@ pub mod counting;
 pub mod embeddings;
 pub mod encoder;
 pub mod exchanges;
+pub mod experiments;
 pub mod feedback;
 pub mod invocations;
 pub mod list_activities;
@@ -36,6 +37,7 @@ pub mod pairs;
 pub mod predictor;
 pub mod recommendations;
 pub mod records;
+pub mod reranker;
 pub mod scene;
 pub mod searches;
 pub mod sessions;
@@ -49,11 +51,11 @@ pub mod work_sessions;
 
 use crate::analytics::{
     AssignmentRepository, AuditTrail, ChangeFeed, ClientData, ContextRepository,
-    EmbeddingRepository, ExchangeRepository, FeedbackRepository, InvocationRepository,
-    ListActivityRepository, ListEpochRepository, ListShownRepository, Maintenance,
-    OverrideRepository, RecommendationRepository, RecordSink, SearchRepository, SessionRepository,
-    SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository, UsageRepository,
-    WeightRepository, WorkSessionRepository,
+    EmbeddingRepository, ExchangeRepository, ExperimentRepository, FeedbackRepository,
+    InvocationRepository, ListActivityRepository, ListEpochRepository, ListShownRepository,
+    Maintenance, OverrideRepository, RecommendationRepository, RecordSink, SearchRepository,
+    SessionRepository, SnapshotRepository, ToolApprovalRepository, ToolDefinitionRepository,
+    UsageRepository, WeightRepository, WorkSessionRepository,
 };
 
 /// Declares a trait that stands for several traits.
@@ -85,6 +87,7 @@ all_of! {
         + AuditTrail
         + EmbeddingRepository
         + AssignmentRepository
+        + ExperimentRepository
         + WeightRepository
         + SnapshotRepository
         + WorkSessionRepository
@@ -128,6 +131,7 @@ macro_rules! usage_store_contract {
                     the_newest_sessions_come_oldest_first,
                     pages_of_sessions_join_to_all,
                     sessions_are_found_by_state_and_identifier,
+                    calls_are_counted_as_far_as_is_wanted,
                     sessions_of_one_moment_are_ordered_by_identifier,
                     a_session_counts_the_calls_whose_beginning_is_recorded,
                     a_session_has_the_tools_of_every_page_listed_to_it,
@@ -264,6 +268,17 @@ macro_rules! usage_store_contract {
                     a_subject_keeps_its_arm,
                     assignments_are_ordered_by_subject,
                 ]
+                experiments: [
+                    a_stop_is_read_as_it_was_made,
+                    an_experiment_is_stopped_once,
+                    every_stop_has_its_entry,
+                    outcomes_are_those_of_the_experiment,
+                    a_selection_and_its_call_are_an_outcome,
+                    the_oldest_outcomes_come_first,
+                    calls_of_assigned_principals_are_trials,
+                    calls_of_assigned_work_sessions_are_trials,
+                    first_calls_that_lists_had_are_covered,
+                ]
                 weights: [
                     a_version_that_is_added_is_used,
                     each_ranking_has_versions_of_its_own,
@@ -333,6 +348,7 @@ macro_rules! usage_store_contract {
                     other_clients_keep_all_of_theirs,
                     what_was_learned_is_forgotten,
                     a_client_without_sessions_has_its_other_rows,
+                    what_was_said_in_a_work_session_is_its_client_s,
                 ]
                 concurrency: [
                     records_of_several_writers_are_all_applied,
@@ -402,6 +418,35 @@ macro_rules! encoder_contract {
             let encoder = $fresh.await;
             $crate::contract::encoder::$clause(&*encoder).await;
         }
+    };
+}
+
+/// Expands to a module with one `tokio::test` for each clause of a re-ranker.
+///
+/// `$fresh` is evaluated and awaited for each test. It gives something that dereferences to a
+/// re-ranker, whose model answers with an order.
+#[macro_export]
+macro_rules! reranker_contract {
+    ($module:ident, $fresh:expr) => {
+        mod $module {
+            use super::*;
+
+            $crate::reranker_contract!(@clauses $fresh; [
+                an_order_names_tools_of_the_catalog_and_each_once,
+                nothing_is_put_in_order_without_asking,
+                calls_at_the_same_time_get_their_own_orders,
+                a_dropped_call_leaves_others_alone,
+            ]);
+        }
+    };
+    (@clauses $fresh:expr; [$($clause:ident,)*]) => {
+        $(
+            #[tokio::test]
+            async fn $clause() {
+                let reranker = $fresh.await;
+                $crate::contract::reranker::$clause(&*reranker).await;
+            }
+        )*
     };
 }
 

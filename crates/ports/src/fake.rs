@@ -4,6 +4,7 @@
 mod client;
 mod clock;
 mod predictor;
+mod reranker;
 mod store;
 mod tracer;
 mod upstream;
@@ -12,6 +13,7 @@ mod word_counter;
 pub use client::RecordingClient;
 pub use clock::ManualClock;
 pub use predictor::FailingPredictor;
+pub use reranker::{RerankScript, ScriptedReranker};
 pub use store::MemoryStore;
 pub use tracer::{RecordedSpan, RecordingTracer};
 pub use upstream::ScriptedUpstream;

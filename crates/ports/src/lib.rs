@@ -14,8 +14,11 @@ pub mod encoder;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod list_policy;
+pub mod model_call;
 pub mod observer;
 pub mod predictor;
+pub mod query_expander;
+pub mod reranker;
 pub mod token_counter;
 pub mod tracer;
 pub mod upstream;

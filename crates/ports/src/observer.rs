@@ -1,13 +1,20 @@
 //! What happens while the proxy works, for who counts it or looks on.
 
+mod work;
+
 use std::fmt;
 use std::time::Duration;
 
 use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::intent::ContextShift;
 use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::protocol::Transport;
+use riglm_domain::safeguard::limiter::LimitScope;
 use riglm_domain::search::SearchQuality;
+
+pub use self::work::{BudgetEvent, CirclesEvent, SearchedIn};
+use crate::model_call::ModelUsage;
 
 /// Something that happened.
 ///
@@ -50,10 +57,63 @@ pub enum Event<'a> {
         /// How long it took.
         took: Duration,
     },
+    /// A search ended early with tools that operators point at.
+    SearchCurated,
+    /// Other words were tried for a search that little fitted.
+    SearchExpanded {
+        /// How many wordings.
+        n_variants: usize,
+        /// The answer was graded better with them.
+        has_helped: bool,
+    },
+    /// A language model was asked about a search, or would have been.
+    ModelAsked(ModelAsked),
+    /// Tools were recommended for an intent.
+    Recommended {
+        /// How well they fit.
+        quality: SearchQuality,
+        /// How many there are.
+        n_tools: usize,
+        /// The ranking was made before, for the same question.
+        is_cached: bool,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A tool that was recommended a moment before was called with success, the first one of that
+    /// recommendation.
+    RecommendationFollowed {
+        /// Its place in the recommendation, from 0.
+        place: usize,
+        /// The time from the recommendation to the end of the call.
+        took: Duration,
+    },
+    /// A tool that was recommended a moment before was called.
+    RecommendedCalled {
+        /// How the call ended.
+        outcome: Outcome,
+    },
+    /// Somebody rated a tool.
+    ToolRated {
+        /// From 1 to 5.
+        stars: u8,
+    },
+    /// What somebody said of a tool was not taken, since the tool was not offered to them.
+    FeedbackRefused,
     /// A list could not be as long as it was to be, because of its budget of tokens.
     BudgetShort,
+    /// Something happened to the token budget of a work session.
+    Budget(BudgetEvent),
+    /// A work session did something with its searches.
+    Circles(CirclesEvent),
     /// Something was refused because there is enough of it already.
     LimitReached(Limit),
+    /// A call was not passed on because of a limit that the operator set for tools.
+    CallLimited {
+        /// The kind of the limit.
+        limit: CallLimit,
+        /// Who shares it.
+        scope: LimitScope,
+    },
     /// An upstream became available or unavailable.
     UpstreamChanged {
         /// The upstream.
@@ -61,6 +121,8 @@ pub enum Event<'a> {
         /// Whether it can be reached now.
         is_available: bool,
     },
+    /// What a session is doing is something else than before.
+    ContextShifted(ContextShift),
     /// An operator decided something about the tools of lists.
     OverrideChanged,
     /// An upstream lists a tool in another way than it was approved, or a new one, and that is held
@@ -138,6 +200,117 @@ pub struct ListShownEvent<'a> {
     pub available_tokens: u64,
 }
 
+/// A question to a language model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelAsked {
+    /// What for.
+    pub purpose: ModelPurpose,
+    /// Whose model it is.
+    pub kind: ModelKind,
+    /// What came of it.
+    pub outcome: ModelOutcome,
+    /// What it cost, as far as that is known.
+    pub usage: ModelUsage,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What a language model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModelPurpose {
+    /// Other words for a query.
+    Expansion,
+    /// Another order of what was found.
+    Reranking,
+}
+
+impl ModelPurpose {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Expansion, Self::Reranking];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expansion => "expansion",
+            Self::Reranking => "reranking",
+        }
+    }
+}
+
+/// Whose model is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModelKind {
+    /// That of the operator.
+    Endpoint,
+    /// That of the client.
+    Client,
+}
+
+impl ModelKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Endpoint, Self::Client];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Endpoint => "endpoint",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// What came of a question to a language model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModelOutcome {
+    /// Its answer changed what was answered, or is tried.
+    Used,
+    /// Its answer changed nothing.
+    Unchanged,
+    /// It took too long.
+    Late,
+    /// It cannot be reached, or fails.
+    Unavailable,
+    /// It, or who decides over it, does not want to.
+    Refused,
+    /// It answered with something else than it was asked for.
+    Nonsense,
+    /// It was not asked, since it failed a short while ago.
+    Resting,
+    /// It was not asked, since it was asked often enough.
+    OverBudget,
+}
+
+impl ModelOutcome {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Used,
+        Self::Unchanged,
+        Self::Late,
+        Self::Unavailable,
+        Self::Refused,
+        Self::Nonsense,
+        Self::Resting,
+        Self::OverBudget,
+    ];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Unchanged => "unchanged",
+            Self::Late => "late",
+            Self::Unavailable => "unavailable",
+            Self::Refused => "refused",
+            Self::Nonsense => "nonsense",
+            Self::Resting => "resting",
+            Self::OverBudget => "over_budget",
+        }
+    }
+}
+
 /// What there may be only so much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
@@ -147,11 +320,18 @@ pub enum Limit {
     InFlight,
     /// Connections to an upstream.
     Connections,
+    /// Requests of a principal in a second.
+    Requests,
 }
 
 impl Limit {
     /// All limits.
-    pub const ALL: [Self; 3] = [Self::Sessions, Self::InFlight, Self::Connections];
+    pub const ALL: [Self; 4] = [
+        Self::Sessions,
+        Self::InFlight,
+        Self::Connections,
+        Self::Requests,
+    ];
 
     /// Returns the name.
     #[must_use]
@@ -160,6 +340,42 @@ impl Limit {
             Self::Sessions => "sessions",
             Self::InFlight => "in_flight",
             Self::Connections => "connections",
+            Self::Requests => "requests",
+        }
+    }
+}
+
+/// The kinds of limits that hold calls back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallLimit {
+    /// How often tools may be called.
+    Rate,
+    /// How many calls may run at the same time.
+    Concurrent,
+    /// How many calls may be made before it is said anew what is being done.
+    Context,
+}
+
+impl CallLimit {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Rate, Self::Concurrent, Self::Context];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Concurrent => "concurrent",
+            Self::Context => "context",
+        }
+    }
+
+    /// Returns who may share a limit of this kind.
+    #[must_use]
+    pub fn scopes(self) -> &'static [LimitScope] {
+        match self {
+            Self::Rate | Self::Concurrent => &LimitScope::ALL,
+            Self::Context => &[LimitScope::Session],
         }
     }
 }

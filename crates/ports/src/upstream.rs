@@ -107,6 +107,17 @@ pub struct Exchange {
     pub on_its_way: Work,
 }
 
+impl Exchange {
+    /// Returns an exchange that is over.
+    #[must_use]
+    pub fn done() -> Self {
+        Self {
+            run: Box::pin(std::future::ready(())),
+            on_its_way: Box::pin(std::future::ready(())),
+        }
+    }
+}
+
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Exchange(..)")

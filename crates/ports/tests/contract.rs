@@ -3,7 +3,7 @@
 use std::future::{Ready, ready};
 
 use riglm_ports::contract;
-use riglm_ports::fake::{FailingPredictor, MemoryStore, RecordingTracer};
+use riglm_ports::fake::{FailingPredictor, MemoryStore, RecordingTracer, ScriptedReranker};
 
 fn fresh() -> Ready<Box<MemoryStore>> {
     ready(Box::default())
@@ -12,6 +12,8 @@ fn fresh() -> Ready<Box<MemoryStore>> {
 riglm_ports::usage_store_contract!(memory, fresh());
 
 riglm_ports::predictor_contract!(predictor, &|| Box::new(FailingPredictor::default()));
+
+riglm_ports::reranker_contract!(reranker, ready(Box::new(ScriptedReranker::new([]))));
 
 #[test]
 fn spans_have_their_places() {

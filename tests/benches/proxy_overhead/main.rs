@@ -6,6 +6,9 @@
 //! Calls while operators ask the control port (`--only operators`) are held against calls of the same
 //! client while they do not.
 //!
+//! Calls through a proxy with all safeguards (`--only safeguards`) are held against calls through one
+//! without.
+//!
 //! Lists that leave out most of their tools (`--only filtered`) are held against a call of 1 kB
 //! through the relay, since they are answered without the server.
 //!
@@ -14,6 +17,7 @@
 //! meets all of them. Absolute times mean little on a shared machine; the ratios hold.
 
 mod control;
+mod guarded;
 mod lists;
 mod load;
 mod process;
@@ -82,6 +86,9 @@ fn main() {
         }
         if "operators".contains(&only) {
             report::print_control(&control::measure(&program, upstream, rounds).await);
+        }
+        if "safeguards".contains(&only) {
+            report::print_guarded(&guarded::measure(&program, upstream, rounds).await);
         }
     });
 }

@@ -1,6 +1,7 @@
 //! The table.
 
 use crate::control::ControlFigures;
+use crate::guarded::GuardedFigures;
 use crate::lists::ListFigures;
 use crate::load::{Case, Figures};
 
@@ -71,5 +72,27 @@ pub(crate) fn print_control(figures: &ControlFigures) {
         asked.p50 / alone.p50,
         asked.p99 / alone.p99,
         asked.cpu / alone.cpu
+    );
+}
+
+/// Prints what calls take without safeguards and with them, and what they add.
+#[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
+pub(crate) fn print_guarded(figures: &GuardedFigures) {
+    let GuardedFigures { plain, guarded } = figures;
+    println!();
+    println!(
+        "| call of 1 kB: p50 / p99 / CPU us | with all safeguards | added p50 / CPU us | ratio p50 / p99 / CPU |"
+    );
+    println!("|---|---|---|---|");
+    let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50, of.p99, of.cpu);
+    println!(
+        "| {} | {} | {:.1} / {:.1} | {:.3} / {:.3} / {:.3} |",
+        cell(plain),
+        cell(guarded),
+        guarded.p50 - plain.p50,
+        guarded.cpu - plain.cpu,
+        guarded.p50 / plain.p50,
+        guarded.p99 / plain.p99,
+        guarded.cpu / plain.cpu
     );
 }

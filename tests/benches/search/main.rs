@@ -2,7 +2,10 @@
 //! to answer, with short queries that nobody asked before, and what its encoder holds in memory.
 //!
 //! `cargo bench -p riglm-tests --bench search [-- --tools N] [--searches N] [--models DIR]
-//! [--encoder none|embedded|NAME]... [--riglm PATH]`
+//! [--encoder none|embedded|NAME]... [--recommend] [--riglm PATH]`
+//!
+//! With `--recommend` it is `recommend_tools` that is asked, and everything is asked a second time, which
+//! is answered from the rankings that are kept.
 //!
 //! `DIR` has the models, as `DATA_DIR/models` does. The first row is a program that does not search,
 //! whose memory is what the others are compared with.
@@ -27,6 +30,8 @@ use riglm_tests::riglm::listening;
 use tokio::process::Command;
 use url::Url;
 
+/// The tool that recommends others.
+const RECOMMEND: &str = "recommend_tools";
 /// How long the vectors of a catalog may take.
 const EMBEDDING: Duration = Duration::from_mins(20);
 
@@ -35,6 +40,8 @@ struct Arguments {
     n_searches: usize,
     models: Option<PathBuf>,
     encoders: Vec<String>,
+    /// The tool that is asked.
+    tool: &'static str,
     program: Option<PathBuf>,
 }
 
@@ -54,6 +61,9 @@ fn main() {
         for encoder in &arguments.encoders {
             let row = measure(&program, &upstream, &arguments, Some(encoder)).await;
             print_row(encoder, &row, bare.resident_kib);
+            if let Some(kept) = row.kept() {
+                print_row(&format!("{encoder}, kept"), &kept, bare.resident_kib);
+            }
         }
     });
 }
@@ -64,6 +74,7 @@ fn arguments() -> Arguments {
         n_searches: 400,
         models: None,
         encoders: Vec::new(),
+        tool: "search_available_tools",
         program: None,
     };
     let mut words = std::env::args().skip(1);
@@ -74,6 +85,7 @@ fn arguments() -> Arguments {
             "--searches" => found.n_searches = value().parse().expect("a number of searches"),
             "--models" => found.models = Some(value().into()),
             "--encoder" => found.encoders.push(value()),
+            "--recommend" => found.tool = RECOMMEND,
             "--riglm" => found.program = Some(value().into()),
             // What cargo itself adds.
             "--bench" => {}
@@ -90,7 +102,21 @@ fn arguments() -> Arguments {
 struct Row {
     embedding: Duration,
     latencies: Vec<Duration>,
+    /// The same when everything is asked a second time.
+    kept: Vec<Duration>,
     resident_kib: u64,
+}
+
+impl Row {
+    /// Returns the row of what was asked a second time.
+    fn kept(&self) -> Option<Self> {
+        (!self.kept.is_empty()).then(|| Self {
+            embedding: self.embedding,
+            latencies: self.kept.clone(),
+            kept: Vec::new(),
+            resident_kib: self.resident_kib,
+        })
+    }
 }
 
 /// Starts the program with an encoder, waits until the vectors of the tools are there, and searches.
@@ -107,10 +133,12 @@ async fn measure(
     client.initialize(&initialize("0", "2025-11-25")).await;
     client.request(&request("1", "tools/list")).await;
     let mut latencies = Vec::new();
+    let mut kept = Vec::new();
     let mut embedding = Duration::ZERO;
     if let Some(encoder) = encoder {
         // The first search makes the offer ready where nothing is embedded.
-        search(&client, 0, "anything at all").await;
+        let tool = arguments.tool;
+        search(&client, tool, 0, "anything at all").await;
         if let Some(model) = waited_for(encoder) {
             process
                 .line(EMBEDDING, "vectors that are there", |line| {
@@ -119,18 +147,28 @@ async fn measure(
                 .await;
         }
         embedding = started.elapsed();
-        for (number, query) in tools::queries(arguments.n_searches).iter().enumerate() {
-            let asked = Instant::now();
-            search(&client, number + 1, query).await;
-            latencies.push(asked.elapsed());
+        let queries = tools::queries(arguments.n_searches);
+        let rounds = [
+            Some(&mut latencies),
+            (tool == RECOMMEND).then_some(&mut kept),
+        ];
+        let mut number = 0;
+        for latencies in rounds.into_iter().flatten() {
+            for query in &queries {
+                number += 1;
+                let asked = Instant::now();
+                search(&client, tool, number, query).await;
+                latencies.push(asked.elapsed());
+            }
+            latencies.sort_unstable();
         }
-        latencies.sort_unstable();
     }
     // What an allocator gives back it gives back after a while.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Row {
         embedding,
         latencies,
+        kept,
         resident_kib: resident_kib(process.pid()),
     }
 }
@@ -144,13 +182,16 @@ fn waited_for(encoder: &str) -> Option<String> {
     }
 }
 
-async fn search(client: &RawClient, number: usize, query: &str) {
+async fn search(client: &RawClient, tool: &str, number: usize, query: &str) {
     let arguments = format!(r#"{{"query":"{query}"}}"#);
     let id = format!(r#""s{number}""#);
-    let answer = client
-        .request(&call(&id, "search_available_tools", &arguments))
-        .await;
-    assert!(answer.text.contains("matches"), "{}", answer.text);
+    let answer = client.request(&call(&id, tool, &arguments)).await;
+    let is_answer = |key: &str| answer.text.contains(key);
+    assert!(
+        is_answer("matches") || is_answer("left_out"),
+        "{}",
+        answer.text
+    );
 }
 
 async fn serve(
@@ -172,6 +213,10 @@ async fn serve(
         .arg("--data-dir")
         .arg(data)
         .env("RIGLM__LOGGING__LEVEL", "debug")
+        .env(
+            "RIGLM__RECOMMEND__TOOLS",
+            (arguments.tool == RECOMMEND).to_string(),
+        )
         .env("RIGLM__SEARCH__ENCODER__MODEL", model(encoder, arguments));
     let process = Process::spawn(command);
     let url = listening(&process).await;

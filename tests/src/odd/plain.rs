@@ -19,6 +19,12 @@ pub(super) fn answer(settings: &Settings, method: &str, params: &str) -> Option<
     let n_tools = settings.n_tools?;
     let name = &settings.name;
     let members = match method {
+        "tools/list" if settings.listing.is_some() => {
+            format!(r#""tools":{}"#, settings.listing.as_deref()?.trim())
+        }
+        "tools/call" if settings.listing.is_some() => {
+            return Some(listed_call(settings.listing.as_deref()?, name, params));
+        }
         "tools/list" => {
             let changes = settings.changes.as_ref();
             return Some(tools(
@@ -66,6 +72,23 @@ pub(super) fn answer(settings: &Settings, method: &str, params: &str) -> Option<
         _ => return None,
     };
     Some(Plain::Members(members))
+}
+
+/// Answers a call of a tool of a listing: with an error where its arguments say `"fail":true`, with so
+/// many lines of text as they have in `lines`.
+fn listed_call(listing: &str, server: &str, params: &str) -> Plain {
+    let tool = string_at(params, &["name"]).unwrap_or_default();
+    if !listing.contains(&format!(r#""name": {}"#, quoted(&tool))) {
+        return Plain::Invalid("odd: no such tool");
+    }
+    let n_lines = raw_at(params, &["arguments", "lines"]);
+    let n_lines = n_lines.and_then(|n| n.parse::<usize>().ok()).unwrap_or(0);
+    let lines: Vec<String> = (1..=n_lines).map(|n| format!("\nline {n}")).collect();
+    let text = quoted(&format!("{server} ran {tool}{}", lines.concat()));
+    let fails = raw_at(params, &["arguments", "fail"]).as_deref() == Some("true");
+    Plain::Members(format!(
+        r#""content":[{{"type":"text","text":{text}}}],"isError":{fails}"#
+    ))
 }
 
 /// Changed ones have another first tool, and one more.

@@ -26,6 +26,8 @@ pub struct Settings {
     pub delay: Duration,
     /// `--name NAME`: what results, resources and prompts of a plain server are called by.
     pub name: String,
+    /// `--listing FILE`: a plain server lists the definitions of that file, a JSON array.
+    pub listing: Option<String>,
     /// `--changes FILE`: where that file is, the plain tools are other ones.
     pub changes: Option<PathBuf>,
 }
@@ -59,6 +61,12 @@ impl Settings {
                     settings.delay = Duration::from_millis(u64::try_from(number()?).unwrap_or(0));
                 }
                 ("--name", _) => settings.name.clone_from(value),
+                ("--listing", _) => {
+                    let text = std::fs::read_to_string(value);
+                    let text = text.map_err(|error| format!("{key} {value}: {error}"))?;
+                    settings.listing = Some(text);
+                    settings.n_tools = settings.n_tools.or(Some(0));
+                }
                 ("--changes", _) => settings.changes = Some(value.into()),
                 _ => return Err(format!("{key} {value} is not understood")),
             }

@@ -1,25 +1,111 @@
-//! `GET /experiments`: experiments that run.
+//! `GET /experiments`, `GET /experiments/{name}`, `POST /experiments/{name}/stop`: what is tried out on
+//! a part of the clients, what came of it, and its end.
 
-use axum::Json;
-use serde::Serialize;
+mod views;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use http::StatusCode;
+use serde::Deserialize;
 use utoipa::ToSchema;
+use validator::Validate;
 
-use crate::problem::Guarded;
+use self::views::{ExperimentList, ExperimentReportView, ExperimentView, StopView};
+use crate::access::Actor;
+use crate::body::Valid;
+use crate::path::Segment;
+use crate::problem::{Bodied, Guarded, Named, Problem, ProblemBody, Stored};
+use crate::router::ControlParts;
 
-/// All experiments.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExperimentList {
-    /// None: this version runs none.
-    experiments: Vec<serde_json::Value>,
+/// Why an experiment is stopped.
+#[derive(Debug, Deserialize, Validate, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewStop {
+    /// Why.
+    #[validate(length(max = 1_000, message = "reason must have at most 1000 characters"))]
+    #[schema(max_length = 1_000)]
+    reason: Option<String>,
 }
 
-/// The experiments that run: none, in this version.
+/// The experiments that are configured.
 #[utoipa::path(
     get, path = "/experiments", operation_id = "listExperiments", tag = "observing", security(("token" = ["read"])),
-    responses((status = OK, description = "The experiments.", body = ExperimentList), Guarded)
+    responses(
+        (status = OK, description = "The experiments.", body = ExperimentList),
+        (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
+            body = ProblemBody, content_type = "application/problem+json"),
+        Guarded,
+    )
 )]
-pub(crate) async fn list() -> Json<ExperimentList> {
-    Json(ExperimentList {
-        experiments: Vec::new(),
-    })
+pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
+    let Some(desk) = &parts.experiments else {
+        return Json(ExperimentList::default()).into_response();
+    };
+    match desk.all().await {
+        Ok(all) => {
+            let experiments = all.into_iter().map(|(plan, state, stop)| {
+                ExperimentView::new(plan, state, stop.map(StopView::from))
+            });
+            Json(ExperimentList {
+                experiments: experiments.collect(),
+            })
+            .into_response()
+        }
+        Err(error) => Problem::store_failed(&error).into_response(),
+    }
+}
+
+/// What came of an experiment so far.
+#[utoipa::path(
+    get, path = "/experiments/{name}", operation_id = "getExperiment", tag = "observing", security(("token" = ["read"])),
+    params(("name" = String, Path, description = "The name of the experiment.")),
+    responses(
+        (status = OK, description = "What came of it.", body = ExperimentReportView),
+        (status = SERVICE_UNAVAILABLE, description = "The database does not answer.",
+            body = ProblemBody, content_type = "application/problem+json"),
+        Guarded, Named,
+    )
+)]
+pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segment) -> Response {
+    let Some(desk) = &parts.experiments else {
+        return no_such_experiment();
+    };
+    match desk.report(&name).await {
+        Ok(Some(report)) => Json(ExperimentReportView::from(report)).into_response(),
+        Ok(None) => no_such_experiment(),
+        Err(error) => Problem::store_failed(&error).into_response(),
+    }
+}
+
+/// Stops an experiment for ever: everything is for its units as it is for everybody. One that was
+/// stopped before keeps its end.
+#[utoipa::path(
+    post, path = "/experiments/{name}/stop", operation_id = "stopExperiment", tag = "deciding", security(("token" = ["config"])),
+    params(("name" = String, Path, description = "The name of the experiment.")),
+    request_body = NewStop,
+    responses(
+        (status = OK, description = "It is stopped.", body = StopView),
+        Guarded, Stored, Bodied, Named,
+    )
+)]
+pub(crate) async fn stop(
+    State(parts): State<ControlParts>,
+    Extension(Actor(actor)): Extension<Actor>,
+    Segment(name): Segment,
+    Valid(body): Valid<NewStop>,
+) -> Response {
+    let Some(desk) = &parts.experiments else {
+        return Problem::nothing_stored().into_response();
+    };
+    match desk.stop(&name, body.reason, &actor).await {
+        Ok(Some(stop)) => Json(StopView::from(stop)).into_response(),
+        Ok(None) => no_such_experiment(),
+        Err(error) => Problem::store_failed(&error).into_response(),
+    }
+}
+
+fn no_such_experiment() -> Response {
+    let detail = "there is no experiment with this name in the configuration";
+    Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

@@ -5,7 +5,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use riglm_app::feedback::{FeedbackError, Said};
-use riglm_domain::feedback::{Rating, Verdict};
+use riglm_domain::feedback::{Comment, Rating, Verdict};
+use riglm_domain::id::RecommendationId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use validator::Validate;
@@ -35,6 +36,13 @@ pub(crate) struct NewFeedback {
     #[validate(range(min = 1, max = 5, message = "rating must be a number from 1 to 5"))]
     #[schema(minimum = 1, maximum = 5)]
     rating: Option<u8>,
+    /// What is said in words. It is stored, without what looks like a secret.
+    #[validate(length(max = 1_000, message = "comment must have at most 1000 characters"))]
+    #[schema(max_length = 1_000)]
+    comment: Option<String>,
+    /// The recommendation that offered the tool; the newest one to the session that has it by default.
+    #[schema(value_type = Option<String>)]
+    recommendation: Option<RecommendationId>,
 }
 
 /// What is said of a tool.
@@ -60,7 +68,7 @@ pub(crate) struct FeedbackView {
     id: String,
 }
 
-/// Notes what somebody says of a tool that was offered in a session: listed, found or called.
+/// Notes what somebody says of a tool that was offered in a session: listed, found, recommended or called.
 #[utoipa::path(
     post, path = "/feedback", operation_id = "giveFeedback", tag = "deciding", security(("token" = ["override"])),
     request_body = NewFeedback,
@@ -76,13 +84,27 @@ pub(crate) async fn create(
     let Some(service) = &parts.feedback else {
         return Problem::nothing_stored().into_response();
     };
+    let rating = body.rating.and_then(|stars| Rating::try_from(stars).ok());
+    if rating.is_some_and(|rating| body.verdict.contradicts(rating)) {
+        let detail = "rating says the opposite of verdict";
+        return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response();
+    }
+    let comment = body.comment.as_deref().map(Comment::new).transpose();
+    let comment = match comment {
+        Ok(comment) => comment.flatten(),
+        Err(error) => {
+            return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+                .into_response();
+        }
+    };
     let said = Said {
         session: body.session,
         tool: body.tool,
         upstream: body.upstream,
         verdict: body.verdict,
-        // Others were refused above.
-        rating: body.rating.and_then(|stars| Rating::try_from(stars).ok()),
+        rating,
+        comment,
+        recommendation: body.recommendation,
     };
     match service.note(said).await {
         Ok(id) => {
@@ -92,9 +114,9 @@ pub(crate) async fn create(
         Err(error) => {
             let status = match &error {
                 FeedbackError::NoSession => StatusCode::NOT_FOUND,
-                FeedbackError::NotOffered | FeedbackError::Ambiguous(_) => {
-                    StatusCode::UNPROCESSABLE_ENTITY
-                }
+                FeedbackError::NotOffered
+                | FeedbackError::NotRecommended
+                | FeedbackError::Ambiguous(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 FeedbackError::Store(error) => {
                     return Problem::store_failed(error).into_response();
                 }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
-use riglm_app::insight::{Insight, SessionView};
+use riglm_app::insight::{Insight, ListedSession, SessionView};
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::session::SessionSummary;
 use riglm_domain::work_session::WorkSession;
@@ -86,9 +86,11 @@ pub(crate) struct ConnectionView {
     started_at: Timestamp,
     /// When it ended; `null` while it is open.
     ended_at: Option<Timestamp>,
-    /// How many calls it made.
+    /// How many calls it made; lists of sessions count to 1,000.
     calls: u64,
-    /// The work sessions that its calls belong to.
+    /// Whether it made more calls than `calls` says.
+    has_more_calls: bool,
+    /// The work sessions that its calls belong to; in lists of sessions, its newest 1,000 calls.
     work_sessions: Vec<String>,
 }
 
@@ -111,7 +113,15 @@ impl ConnectionView {
             started_at: session.started_at,
             ended_at: summary.ended_at,
             calls: summary.n_calls,
+            has_more_calls: false,
             work_sessions: work.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn listed(session: &ListedSession) -> Self {
+        Self {
+            has_more_calls: session.has_more_calls,
+            ..Self::new(&session.summary, &session.work_sessions)
         }
     }
 }
@@ -188,9 +198,7 @@ pub(crate) async fn list(
             let sessions = page.sessions.iter();
             let next = page.next;
             Json(SessionList {
-                sessions: sessions
-                    .map(|(summary, work)| ConnectionView::new(summary, work))
-                    .collect(),
+                sessions: sessions.map(ConnectionView::listed).collect(),
                 next_cursor: next.map(|(at, id)| format!("{}.{id}", at.as_microsecond())),
             })
             .into_response()

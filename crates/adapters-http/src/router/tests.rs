@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 mod config;
 mod connections;
 mod document;
+mod experiments;
 mod observing;
 mod overrides;
 mod scene;

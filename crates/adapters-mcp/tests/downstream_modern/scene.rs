@@ -145,6 +145,8 @@ impl Scene {
             filter: ListFilter::new(None),
             limits,
             search: None,
+            recommender: None,
+            safeguards: None,
             intents: None,
             observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use riglm_domain::prediction::{Bands, ConfidenceMeasure, Expert, ExpertSet, Method};
+use riglm_domain::prediction::{Bands, ConfidenceMeasure, Expert, ExpertSet, Method, PredictorSet};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
@@ -173,11 +173,44 @@ impl PredictionConfig {
         if self.experts.is_empty() {
             return ExpertSet::ALL;
         }
-        let named = self.experts.iter().filter_map(|name| name.expert());
-        // What followed the last call is a part of what followed the last calls.
-        let markov = self.experts.contains(&PredictorName::Markov);
-        let with = markov.then_some(Expert::LastCall);
-        ExpertSet::of(&named.chain(with).collect::<Vec<_>>())
+        experts_named(&self.experts)
+    }
+
+    /// Returns what the next tool is predicted with.
+    #[must_use]
+    pub fn set(&self) -> PredictorSet {
+        PredictorSet::new(self.predictor.method(), self.experts())
+    }
+
+    /// Returns the section that has the next tool predicted with this, and says the same otherwise.
+    #[must_use]
+    pub fn with_set(&self, set: PredictorSet) -> Self {
+        let mut names = PredictorName::ALL.into_iter();
+        let predictor = names.find(|name| name.method() == set.method());
+        let is_part = |name: &PredictorName| {
+            let expert = name.expert();
+            expert.is_some_and(|expert| set.experts().contains(expert))
+        };
+        let is_whole = set.experts() == ExpertSet::ALL;
+        let parts = PredictorName::ALL.into_iter().filter(is_part);
+        Self {
+            predictor: predictor.unwrap_or_default(),
+            experts: parts.filter(|_| !is_whole).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the name under which what is learned with this section is kept: what was learned with
+    /// other numbers is not gone on with.
+    #[must_use]
+    pub fn model(&self) -> String {
+        let experts = self.experts.iter().map(|expert| expert.as_str());
+        format!(
+            "next tool: {} {:?}, half-life {} days",
+            self.predictor,
+            experts.collect::<Vec<_>>(),
+            self.half_life_days
+        )
     }
 
     /// Returns the bands that the section asks for.
@@ -204,6 +237,52 @@ impl Default for PredictionConfig {
             bands: None,
         }
     }
+}
+
+/// Why names are no set of predictors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PredictorSetError {
+    /// There is none.
+    #[error("expected the name of a predictor, or those of which a mix is made")]
+    Empty,
+    /// One is there twice.
+    #[error("{0} is named twice")]
+    Twice(PredictorName),
+    /// One is no part of a mix.
+    #[error("{0} is itself made of several and stands alone")]
+    NoPart(PredictorName),
+}
+
+/// Returns what a list of names predicts with: one name is that predictor alone, several are the mix
+/// that is made of them.
+///
+/// # Errors
+///
+/// Returns [`PredictorSetError`] for names that are no set.
+pub fn predictor_set(names: &[PredictorName]) -> Result<PredictorSet, PredictorSetError> {
+    if let [name] = names {
+        return Ok(PredictorSet::new(name.method(), ExpertSet::ALL));
+    }
+    if names.is_empty() {
+        return Err(PredictorSetError::Empty);
+    }
+    for (at, name) in names.iter().enumerate() {
+        if name.expert().is_none() {
+            return Err(PredictorSetError::NoPart(*name));
+        }
+        if names[..at].contains(name) {
+            return Err(PredictorSetError::Twice(*name));
+        }
+    }
+    Ok(PredictorSet::new(Method::Mix, experts_named(names)))
+}
+
+fn experts_named(names: &[PredictorName]) -> ExpertSet {
+    let experts = names.iter().filter_map(|name| name.expert());
+    // What followed the last call is a part of what followed the last calls.
+    let markov = names.contains(&PredictorName::Markov);
+    let with = markov.then_some(Expert::LastCall);
+    ExpertSet::of(&experts.chain(with).collect::<Vec<_>>())
 }
 
 fn check_order(bands: &BandsConfig) -> Result<(), ValidationError> {
@@ -265,6 +344,56 @@ mod tests {
         assert!(refusal(bands).contains("show_all_below (0.5) must not be greater"));
         let bands = r#"{"bands":{"show_all_below":-1.0,"search_prominent_below":0.2}}"#;
         assert!(refusal(bands).contains("from 0 to 1"));
+    }
+
+    #[test]
+    fn one_name_is_a_predictor_and_several_are_a_mix() {
+        use PredictorName::{Cooccurrence, Frequency, Markov, Mix, Server};
+        let section = PredictionConfig::default();
+        for name in PredictorName::ALL {
+            let set = predictor_set(&[name]).unwrap();
+            let of_arm = section.with_set(set);
+            assert_eq!((of_arm.predictor, &*of_arm.experts), (name, &[][..]));
+            assert_eq!(of_arm.set(), set);
+        }
+        assert_eq!(predictor_set(&[Mix]), Ok(section.set()));
+        let mixed = predictor_set(&[Server, Markov]).unwrap();
+        assert_eq!(predictor_set(&[Markov, Server]), Ok(mixed));
+        let of_arm = section.with_set(mixed);
+        assert_eq!(
+            (of_arm.predictor, &*of_arm.experts),
+            (Mix, &[Markov, Server][..])
+        );
+        assert_eq!(of_arm.set(), mixed);
+        assert_eq!(predictor_set(&[]), Err(PredictorSetError::Empty));
+        let twice = predictor_set(&[Server, Markov, Server]);
+        assert_eq!(twice, Err(PredictorSetError::Twice(Server)));
+        for whole in [Mix, Cooccurrence] {
+            let refused = predictor_set(&[Frequency, whole]);
+            assert_eq!(refused, Err(PredictorSetError::NoPart(whole)));
+        }
+        // The names of all parts are the whole mix.
+        let parts = PredictorName::ALL.into_iter();
+        let parts: Vec<_> = parts.filter(|name| name.expert().is_some()).collect();
+        assert_eq!(predictor_set(&parts), Ok(section.set()));
+    }
+
+    #[test]
+    fn what_is_learned_in_another_way_is_kept_under_another_name() {
+        let models: Vec<String> = [
+            "{}",
+            r#"{"half_life_days":7}"#,
+            r#"{"predictor":"markov"}"#,
+            r#"{"experts":["markov","server"]}"#,
+            r#"{"experts":["markov"]}"#,
+        ]
+        .map(|json| config(json).model())
+        .to_vec();
+        for (at, model) in models.iter().enumerate() {
+            assert!(!models[..at].contains(model), "{model}");
+        }
+        // How predictions are judged changes nothing of what is learned.
+        assert_eq!(config(r#"{"confidence":"similarity"}"#).model(), models[0]);
     }
 
     #[test]

@@ -20,7 +20,9 @@ const MOST_TOOLS: u32 = 5_000;
     schema(function = "check_bounds"),
     schema(function = "check_patterns"),
     schema(function = "check_epoch"),
-    schema(function = "check_coverage")
+    schema(function = "check_coverage"),
+    schema(function = "check_context_shift"),
+    schema(function = "check_enforce")
 )]
 pub struct FilteringConfig {
     /// Whether lists are filtered at all.
@@ -48,6 +50,10 @@ pub struct FilteringConfig {
     pub coverage: f64,
     /// Whether tools that do not say that they only read are hidden from who only reads.
     pub gate_writes: bool,
+    /// Whether calls of tools that are hidden so are refused.
+    pub enforce: bool,
+    /// How like recent calls must be to what the client said that it does; 0 for no matter.
+    pub context_shift: f64,
     /// Names of tools that are always shown; `*` stands for any run of characters.
     pub pins: Vec<String>,
     /// Names of tools that are never shown.
@@ -94,6 +100,8 @@ impl Default for FilteringConfig {
             epoch: Duration::from_hours(24),
             coverage: 0.95,
             gate_writes: false,
+            enforce: false,
+            context_shift: 0.0,
             pins: Vec::new(),
             bans: Vec::new(),
             allow: Vec::new(),
@@ -233,6 +241,26 @@ fn check_coverage(config: &FilteringConfig) -> Result<(), ValidationError> {
     Err(refusal("coverage", text))
 }
 
+fn check_context_shift(config: &FilteringConfig) -> Result<(), ValidationError> {
+    if (0.0..=1.0).contains(&config.context_shift) {
+        return Ok(());
+    }
+    let text = format!(
+        "context_shift must be a number from 0 to 1, not {}",
+        config.context_shift
+    );
+    Err(refusal("context_shift", text))
+}
+
+/// What is to be refused must be: a key without effect would be taken for a safeguard.
+fn check_enforce(config: &FilteringConfig) -> Result<(), ValidationError> {
+    if !config.enforce || (config.is_learned() && config.gate_writes) {
+        return Ok(());
+    }
+    let text = "enforce needs strategy = \"prediction\" and gate_writes = true";
+    Err(refusal("enforce", text.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +278,9 @@ mod tests {
             r#"{"strategy":"denylist","enabled":false}"#,
             r#"{"policy":"auto"}"#,
             r#"{"strategy":"prediction","policy":"denylist","deny":["x"]}"#,
+            r#"{"context_shift":0.0}"#,
+            r#"{"context_shift":1.0}"#,
+            r#"{"strategy":"prediction","gate_writes":true,"enforce":true}"#,
         ] {
             assert!(config(sound).validate().is_ok(), "{sound}");
         }
@@ -273,6 +304,13 @@ mod tests {
             ),
             (r#"{"coverage":1.0}"#, "coverage must be"),
             (r#"{"epoch":"0s"}"#, "epoch must be"),
+            (r#"{"context_shift":1.01}"#, "context_shift must be"),
+            (r#"{"context_shift":-0.01}"#, "context_shift must be"),
+            (r#"{"gate_writes":true,"enforce":true}"#, "enforce needs"),
+            (
+                r#"{"strategy":"prediction","enforce":true}"#,
+                "enforce needs",
+            ),
             (r#"{"token_budget":5000000000}"#, "token_budget must be"),
             (r#"{"costs":{"cached_read":-1}}"#, "cached_read must be"),
             (

@@ -62,6 +62,12 @@ pub struct ProfileFilteringConfig {
     /// Whether tools that do not say that they only read are hidden from who only reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate_writes: Option<bool>,
+    /// Whether calls of tools that are hidden so are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforce: Option<bool>,
+    /// How like recent calls must be to what the client said that it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_shift: Option<f64>,
     /// Names of tools that are always shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pins: Option<Vec<String>>,
@@ -95,6 +101,8 @@ impl FilteringConfig {
             epoch: or(profile.epoch.as_ref(), &self.epoch),
             coverage: or(profile.coverage.as_ref(), &self.coverage),
             gate_writes: or(profile.gate_writes.as_ref(), &self.gate_writes),
+            enforce: or(profile.enforce.as_ref(), &self.enforce),
+            context_shift: or(profile.context_shift.as_ref(), &self.context_shift),
             pins: or(profile.pins.as_ref(), &self.pins),
             bans: or(profile.bans.as_ref(), &self.bans),
             allow: or(profile.allow.as_ref(), &self.allow),

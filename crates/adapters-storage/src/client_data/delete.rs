@@ -25,6 +25,37 @@ const WORK_SESSIONS: Statement = Statement {
             SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
+/// A statement that deletes the rows of the clients' work sessions. Parameter: the clients.
+macro_rules! delete_of_work_sessions {
+    ($table:literal) => {
+        Statement {
+            table: $table,
+            sqlite: concat!(
+                "DELETE FROM ",
+                $table,
+                " WHERE work_session IN (
+                    SELECT id FROM work_sessions
+                    WHERE client IN (SELECT unhex(value) FROM json_each(?1)))"
+            ),
+            postgres: concat!(
+                "DELETE FROM ",
+                $table,
+                " WHERE work_session IN (
+                    SELECT id FROM work_sessions
+                    WHERE client = ANY (ARRAY(
+                        SELECT decode(value, 'hex')
+                        FROM jsonb_array_elements_text($1::jsonb))))"
+            ),
+        }
+    };
+}
+
+/// What was said in work sessions, of which no connection may be known.
+const SAYINGS: [Statement; 2] = [
+    delete_of_work_sessions!("recommendations"),
+    delete_of_work_sessions!("feedback"),
+];
+
 const LIST_EPOCHS: Statement = Statement {
     table: "list_epochs",
     sqlite: "DELETE FROM list_epochs WHERE client IN (SELECT unhex(value) FROM json_each(?1))",
@@ -65,16 +96,16 @@ const SOME_SESSIONS: Statement = Statement {
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// Removes the rows of the clients. What is decided for them goes first: it is found by their
-/// sessions, so that who is cut off can begin again.
+/// Removes the rows of the clients. What was said in their work sessions goes first, then what is
+/// decided for them: they are found by their work sessions and sessions, so that who is cut off can
+/// begin again.
 pub(super) async fn delete(
     database: &Database,
     selected: &Selected,
 ) -> Result<Deleted, StoreError> {
-    let mut deleted = Deleted {
-        n_others: delete_decisions(database, selected).await?,
-        ..Deleted::default()
-    };
+    let mut deleted = Deleted::default();
+    deleted.n_others += delete_sayings(database, selected).await?;
+    deleted.n_others += delete_decisions(database, selected).await?;
     delete_usage(database, selected, &mut deleted).await?;
     let mut transaction = database.begin(WriteLock::Usage).await?;
     keep_decisions_out(&mut transaction).await?;
@@ -90,6 +121,17 @@ async fn forget_what_was_learned(transaction: &mut Transaction) -> Result<(), St
     let none: [(); 0] = [];
     transaction.execute(&SNAPSHOTS, &none).await?;
     changes::touch(transaction, Topic::Erasures).await
+}
+
+/// Removes what was said in work sessions; returns how many rows.
+async fn delete_sayings(database: &Database, selected: &Selected) -> Result<u64, StoreError> {
+    let mut transaction = database.begin(WriteLock::Usage).await?;
+    let mut n_rows = 0;
+    for statement in &SAYINGS {
+        n_rows += transaction.execute(statement, &selected.clients).await?;
+    }
+    transaction.commit().await?;
+    Ok(n_rows)
 }
 
 /// Removes work sessions, epochs and overrides; returns how many.

@@ -61,6 +61,47 @@ macro_rules! of_sessions {
     };
 }
 
+/// A statement that reads rows of the clients' sessions and work sessions, by identifier.
+macro_rules! of_work {
+    ($table:literal, $sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: $table,
+            sqlite: concat!(
+                "SELECT json_array(",
+                $sqlite,
+                ") FROM ",
+                $table,
+                " WHERE (+session IN (
+                        SELECT id FROM sessions
+                        WHERE client IN (SELECT unhex(value) FROM json_each(?1 -> 0)))
+                    OR +work_session IN (
+                        SELECT id FROM work_sessions
+                        WHERE client IN (SELECT unhex(value) FROM json_each(?1 -> 0))))
+                AND id > unhex(?1 -> 1 ->> 0, '-')
+                ORDER BY id LIMIT ?1 ->> 2"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(",
+                $postgres,
+                ")::text FROM ",
+                $table,
+                " WHERE (session IN (
+                        SELECT id FROM sessions
+                        WHERE client = ANY (ARRAY(
+                            SELECT decode(value, 'hex')
+                            FROM jsonb_array_elements_text($1::jsonb -> 0))))
+                    OR work_session IN (
+                        SELECT id FROM work_sessions
+                        WHERE client = ANY (ARRAY(
+                            SELECT decode(value, 'hex')
+                            FROM jsonb_array_elements_text($1::jsonb -> 0)))))
+                AND id > ($1::jsonb -> 1 ->> 0)::uuid
+                ORDER BY id LIMIT ($1::jsonb ->> 2)::bigint"
+            ),
+        }
+    };
+}
+
 /// A statement that reads rows of the clients themselves.
 macro_rules! of_clients {
     ($table:literal, $sqlite:literal, $postgres:literal) => {
@@ -166,20 +207,23 @@ pub(super) const CONTEXTS: Statement = of_sessions!(
     encode(vector, 'hex')"
 );
 
-pub(super) const RECOMMENDATIONS: Statement = of_sessions!(
+pub(super) const RECOMMENDATIONS: Statement = of_work!(
     "recommendations",
-    "hex(id), hex(session), principal, shown_at, hex(intent_hash), intent, weights, experiment,
-    arm, json(tools)",
+    "hex(id), iif(session IS NULL, NULL, hex(session)), principal, shown_at, hex(intent_hash),
+    intent, weights, experiment, arm, json(tools),
+    iif(work_session IS NULL, NULL, hex(work_session))",
     "id, session, principal, shown_at, encode(intent_hash, 'hex'), intent, weights, experiment,
-    arm, tools::json"
+    arm, tools::json, work_session"
 );
 
-pub(super) const FEEDBACK: Statement = of_sessions!(
+pub(super) const FEEDBACK: Statement = of_work!(
     "feedback",
-    "hex(id), principal, hex(session), upstream, tool, verdict, rating,
+    "hex(id), principal, iif(session IS NULL, NULL, hex(session)), upstream, tool, verdict, rating,
     iif(recommendation IS NULL, NULL, hex(recommendation)),
-    iif(invocation IS NULL, NULL, hex(invocation)), given_at",
-    "id, principal, session, upstream, tool, verdict, rating, recommendation, invocation, given_at"
+    iif(invocation IS NULL, NULL, hex(invocation)), given_at,
+    iif(work_session IS NULL, NULL, hex(work_session)), comment",
+    "id, principal, session, upstream, tool, verdict, rating, recommendation, invocation, given_at,
+    work_session, comment"
 );
 
 /// By scope. Parameters as for the others.

@@ -56,6 +56,7 @@ fn lock_key(task: MaintenanceTask) -> i32 {
     10 + match task {
         MaintenanceTask::Retention => 0,
         MaintenanceTask::Learning => 1,
+        MaintenanceTask::WeightTuning => 2,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Assignments to experiments.
 
+mod ends;
+
 use async_trait::async_trait;
 use riglm_domain::experiment::{Assignment, ExperimentArm};
 use riglm_ports::analytics::{AssignmentRepository, StoreError};

@@ -1,9 +1,9 @@
 //! Feedback on tools.
 
 use async_trait::async_trait;
-use riglm_domain::feedback::{Feedback, Rating, Verdict};
+use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_domain::id::{
-    FeedbackId, InvocationId, RecommendationId, SessionId, ToolName, UpstreamName,
+    FeedbackId, InvocationId, RecommendationId, SessionId, ToolName, UpstreamName, WorkSessionId,
 };
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
@@ -19,22 +19,22 @@ const INSERT: Statement = Statement {
     sqlite: "
         INSERT INTO feedback (
             id, principal, session, upstream, tool, tool_key, verdict, rating, recommendation,
-            invocation, given_at)
+            invocation, given_at, work_session, comment)
         SELECT
             unhex(value ->> 0, '-'), value ->> 1, unhex(value ->> 2, '-'), value ->> 3,
             value ->> 4, value ->> 5, value ->> 6, value ->> 7, unhex(value ->> 8, '-'),
-            unhex(value ->> 9, '-'), value ->> 10
+            unhex(value ->> 9, '-'), value ->> 10, unhex(value ->> 11, '-'), value ->> 12
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (id) DO NOTHING",
     postgres: "
         INSERT INTO feedback (
             id, principal, session, upstream, tool, tool_key, verdict, rating, recommendation,
-            invocation, given_at)
+            invocation, given_at, work_session, comment)
         SELECT
             (value ->> 0)::uuid, value ->> 1, (value ->> 2)::uuid, value ->> 3, value ->> 4,
             (value ->> 5)::bigint, value ->> 6, (value ->> 7)::bigint, (value ->> 8)::uuid,
-            (value ->> 9)::uuid, (value ->> 10)::bigint
+            (value ->> 9)::uuid, (value ->> 10)::bigint, (value ->> 11)::uuid, value ->> 12
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (id) DO NOTHING",
 };
@@ -49,7 +49,8 @@ macro_rules! select_newest {
                 "SELECT json_array(
                     hex(id), principal, iif(session IS NULL, NULL, hex(session)), upstream, tool,
                     verdict, rating, iif(recommendation IS NULL, NULL, hex(recommendation)),
-                    iif(invocation IS NULL, NULL, hex(invocation)), given_at)
+                    iif(invocation IS NULL, NULL, hex(invocation)), given_at,
+                    iif(work_session IS NULL, NULL, hex(work_session)), comment)
                 FROM feedback ",
                 $sqlite,
                 " ORDER BY id DESC LIMIT ?1 ->> 0"
@@ -57,7 +58,7 @@ macro_rules! select_newest {
             postgres: concat!(
                 "SELECT json_build_array(
                     id, principal, session, upstream, tool, verdict, rating, recommendation,
-                    invocation, given_at)::text
+                    invocation, given_at, work_session, comment)::text
                 FROM feedback ",
                 $postgres,
                 " ORDER BY id DESC LIMIT ($1::jsonb ->> 0)::bigint"
@@ -92,6 +93,8 @@ pub(crate) async fn write(
             feedback.recommendation,
             feedback.invocation,
             Micros(feedback.given_at),
+            feedback.work_session,
+            &feedback.comment,
         )
     });
     transaction.write(&INSERT, Rows::new(rows)?).await?;
@@ -129,6 +132,8 @@ pub(crate) struct Row(
     Option<RecommendationId>,
     Option<InvocationId>,
     Micros,
+    Option<WorkSessionId>,
+    Option<Comment>,
 );
 
 impl From<Row> for Feedback {
@@ -144,14 +149,18 @@ impl From<Row> for Feedback {
             recommendation,
             invocation,
             given_at,
+            work_session,
+            comment,
         ) = row;
         Self {
             id,
             principal,
             session,
+            work_session,
             tool: ToolRef { upstream, tool },
             verdict,
             rating,
+            comment,
             recommendation,
             invocation,
             given_at: given_at.0,

@@ -242,6 +242,33 @@ const WORK_SESSIONS: Statement = Statement {
     ),
 };
 
+/// The same of the newest calls of each session. Parameters: sessions, limit.
+const NEWEST_WORK_SESSIONS: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(hex(asked.id), hex(work_session))
+        FROM (SELECT unhex(value, '-') AS id FROM json_each(?1 -> 0)) AS asked
+        CROSS JOIN invocations
+        WHERE work_session IS NOT NULL AND session = asked.id AND sequence > coalesce(
+            (SELECT sequence FROM invocations AS older
+            WHERE older.session = asked.id
+            ORDER BY sequence DESC
+            LIMIT 1 OFFSET ?1 ->> 1), -1)
+        GROUP BY asked.id, work_session",
+    postgres: "
+        SELECT json_build_array(asked.id, work_session)::text
+        FROM (SELECT value::uuid AS id
+            FROM jsonb_array_elements_text($1::jsonb -> 0)) AS asked
+        CROSS JOIN LATERAL (
+            SELECT work_session
+            FROM invocations
+            WHERE session = asked.id
+            ORDER BY sequence DESC
+            LIMIT ($1::jsonb ->> 1)::bigint) AS newest
+        WHERE work_session IS NOT NULL
+        GROUP BY asked.id, work_session",
+};
+
 const SPAN: Statement = Statement {
     table: "work_sessions",
     sqlite: "
@@ -315,10 +342,16 @@ impl ListActivityRepository for Store {
     async fn work_sessions_of(
         &self,
         sessions: &[SessionId],
+        limit: Option<u32>,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
         let database = self.database().await?;
-        let pairs: Vec<(SessionId, WorkSessionId)> =
-            database.rows(&WORK_SESSIONS, &[sessions]).await?;
+        let pairs: Vec<(SessionId, WorkSessionId)> = match limit {
+            None => database.rows(&WORK_SESSIONS, &[sessions]).await?,
+            Some(limit) => {
+                let parameter = (sessions, limit);
+                database.rows(&NEWEST_WORK_SESSIONS, &parameter).await?
+            }
+        };
         let mut of: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (session, work_session) in pairs {
             of.entry(session).or_default().insert(work_session);

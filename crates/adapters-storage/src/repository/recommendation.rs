@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::experiment::ExperimentArm;
-use riglm_domain::id::{RecommendationId, SessionId};
+use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::principal::Principal;
 use riglm_domain::recommendation::Recommendation;
 use riglm_ports::analytics::{RecommendationRepository, StoreError};
 use serde::Deserialize;
 
-use super::scored_tools::{Column, ScoredTools};
+use super::scored_tools::{RecommendedColumn, RecommendedTools};
 use crate::database::{Rows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{Micros, saturated};
@@ -19,21 +19,22 @@ const INSERT: Statement = Statement {
     sqlite: "
         INSERT INTO recommendations (
             id, session, principal, shown_at, intent_hash, intent, weights, experiment, arm,
-            tools)
+            tools, work_session)
         SELECT
             unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
-            unhex(value ->> 4), value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9
+            unhex(value ->> 4), value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
+            unhex(value ->> 10, '-')
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (id) DO NOTHING",
     postgres: "
         INSERT INTO recommendations (
             id, session, principal, shown_at, intent_hash, intent, weights, experiment, arm,
-            tools)
+            tools, work_session)
         SELECT
             (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, (value ->> 3)::bigint,
             decode(value ->> 4, 'hex'), value ->> 5, (value ->> 6)::bigint, value ->> 7,
-            value ->> 8, value ->> 9
+            value ->> 8, value ->> 9, (value ->> 10)::uuid
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (id) DO NOTHING",
 };
@@ -46,14 +47,15 @@ macro_rules! select {
             sqlite: concat!(
                 "SELECT json_array(
                     hex(id), iif(session IS NULL, NULL, hex(session)), principal, shown_at,
-                    hex(intent_hash), intent, weights, experiment, arm, json(tools))
+                    hex(intent_hash), intent, weights, experiment, arm, json(tools),
+                    iif(work_session IS NULL, NULL, hex(work_session)))
                 FROM recommendations ",
                 $sqlite
             ),
             postgres: concat!(
                 "SELECT json_build_array(
                     id, session, principal, shown_at, encode(intent_hash, 'hex'), intent, weights,
-                    experiment, arm, tools::json)::text
+                    experiment, arm, tools::json, work_session)::text
                 FROM recommendations ",
                 $postgres
             ),
@@ -88,7 +90,8 @@ pub(crate) async fn write(
             recommendation.weights.map(saturated),
             experiment.map(|arm| &arm.experiment),
             experiment.map(|arm| &arm.arm),
-            Column(&recommendation.tools),
+            RecommendedColumn(&recommendation.tools),
+            recommendation.work_session,
         )
     });
     transaction.write(&INSERT, Rows::new(rows)?).await?;
@@ -124,7 +127,8 @@ pub(crate) struct Row(
     Option<u64>,
     Option<String>,
     Option<String>,
-    ScoredTools,
+    RecommendedTools,
+    Option<WorkSessionId>,
 );
 
 impl From<Row> for Recommendation {
@@ -140,10 +144,12 @@ impl From<Row> for Recommendation {
             experiment,
             arm,
             tools,
+            work_session,
         ) = row;
         Self {
             id,
             session,
+            work_session,
             principal,
             shown_at: shown_at.0,
             intent_hash,

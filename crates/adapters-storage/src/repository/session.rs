@@ -86,14 +86,16 @@ const LIST: Statement = Statement {
 };
 
 /// Parameters: limit; start and identifier of the session behind the page; whether it is open; the
-/// only one. What is null asks for nothing.
+/// only one; how far calls are counted. What is null asks for nothing.
 const SELECT_NEWEST: Statement = Statement {
     table: "sessions",
     sqlite: "
         SELECT json_array(
             hex(id), hex(run), principal, hex(client), client_name, client_version, protocol,
             transport, started_at, profile, json(metadata), ended_at,
-            (SELECT count(*) FROM invocations WHERE session = sessions.id))
+            (SELECT count(*) FROM (
+                SELECT 1 FROM invocations WHERE session = sessions.id
+                LIMIT coalesce(?1 ->> 5, -1))))
         FROM sessions
         WHERE (?1 ->> 1 IS NULL OR (started_at, id) < (?1 ->> 1, unhex(?1 ->> 2, '-')))
             AND (?1 ->> 3 IS NULL OR (ended_at IS NULL) = (?1 ->> 3))
@@ -104,7 +106,9 @@ const SELECT_NEWEST: Statement = Statement {
         SELECT json_build_array(
             id, run, principal, encode(client, 'hex'), client_name, client_version, protocol,
             transport, started_at, profile, metadata::json, ended_at,
-            (SELECT count(*) FROM invocations WHERE session = sessions.id))::text
+            (SELECT count(*) FROM (
+                SELECT 1 FROM invocations WHERE session = sessions.id
+                LIMIT ($1::jsonb ->> 5)::bigint) AS counted))::text
         FROM sessions
         WHERE ($1::jsonb ->> 1 IS NULL
                 OR (started_at, id) < (($1::jsonb ->> 1)::bigint, ($1::jsonb ->> 2)::uuid))
@@ -215,6 +219,7 @@ impl SessionRepository for Store {
             behind,
             filter.is_open,
             filter.id,
+            filter.count_up_to,
         );
         let newest: Vec<Row> = database.rows(&SELECT_NEWEST, &parameter).await?;
         let ids: Vec<SessionId> = newest.iter().map(|row| row.0).collect();

@@ -1,15 +1,24 @@
 //! What is counted, and from which events.
 
+mod ladder;
+mod recommendations;
+mod work;
+
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
 use riglm_domain::id::UpstreamName;
+use riglm_domain::intent::ContextShift;
 use riglm_domain::invocation::ToolSource;
 use riglm_domain::protocol::Transport;
+use riglm_domain::safeguard::limiter::LimitScope;
 use riglm_domain::search::SearchQuality;
-use riglm_ports::observer::{Event, Limit, ListShownEvent, RequestEnded, ToolCalled};
+use riglm_ports::observer::{CallLimit, Event, Limit, ListShownEvent, RequestEnded, ToolCalled};
 
+use self::ladder::Ladder;
+use self::recommendations::Recommendations;
+use self::work::Work;
 use super::labels::Labels;
 
 /// Bounds of latencies in seconds: from what the proxy takes to what slow tools do.
@@ -48,9 +57,14 @@ pub(super) struct Instruments {
     predicted_calls: Counter<u64>,
     covered_calls: Counter<u64>,
     predicted_mass: Counter<f64>,
+    ladder: Ladder,
+    recommendations: Recommendations,
+    work: Work,
     budget_short: Counter<u64>,
     limits_reached: Counter<u64>,
+    calls_limited: Counter<u64>,
     upstream_changes: Counter<u64>,
+    context_shifts: Counter<u64>,
     override_changes: Counter<u64>,
     tool_changes_held: Counter<u64>,
     config_version: Gauge<u64>,
@@ -153,6 +167,9 @@ impl Instruments {
                 "The probability that the prediction gave to the tools of the list, over those calls.",
             )
             .build(),
+            ladder: Ladder::new(meter),
+            recommendations: Recommendations::new(meter),
+            work: Work::new(meter),
             budget_short: counter(
                 "riglm_list_budget_short",
                 "Lists that a budget of tokens made shorter than they were to be.",
@@ -161,9 +178,17 @@ impl Instruments {
                 "riglm_limits_reached",
                 "What was refused because a limit was reached.",
             ),
+            calls_limited: counter(
+                "riglm_calls_limited",
+                "Calls that were not passed on because of a limit that the operator set for tools.",
+            ),
             upstream_changes: counter(
                 "riglm_upstream_changes",
                 "How often an upstream became available or unavailable.",
+            ),
+            context_shifts: counter(
+                "riglm_context_shifts",
+                "How often what a session is doing became something else, by what showed it.",
             ),
             override_changes: counter(
                 "riglm_override_changes",
@@ -192,10 +217,22 @@ impl Instruments {
             counter.add(0, &[]);
         }
         self.predicted_mass.add(0.0, &[]);
+        self.ladder.count_nothing();
+        self.recommendations.count_nothing();
+        self.work.count_nothing();
         self.config_version.record(0, &[]);
         for limit in Limit::ALL {
             let limit = KeyValue::new("limit", limit.as_str());
             self.limits_reached.add(0, &[limit]);
+        }
+        for shift in ContextShift::ALL {
+            let cause = KeyValue::new("cause", shift.as_str());
+            self.context_shifts.add(0, &[cause]);
+        }
+        for limit in CallLimit::ALL {
+            for scope in limit.scopes() {
+                self.calls_limited.add(0, &of_limit(limit, *scope));
+            }
         }
         for transport in Transport::ALL {
             let transport = KeyValue::new("transport", transport.as_str());
@@ -208,11 +245,7 @@ impl Instruments {
                 self.calls_by_source.add(0, &of_call(source, is_first_use));
             }
         }
-        for quality in [
-            SearchQuality::High,
-            SearchQuality::Medium,
-            SearchQuality::Low,
-        ] {
+        for quality in SearchQuality::ALL {
             for is_repeated in [true, false] {
                 self.searches.add(0, &of_search(quality, is_repeated));
             }
@@ -260,10 +293,23 @@ impl Instruments {
                 self.searches.add(1, &of_search(*quality, *is_repeated));
                 self.search_duration.record(took.as_secs_f64(), &[]);
             }
+            Event::SearchCurated | Event::SearchExpanded { .. } | Event::ModelAsked(_) => {
+                self.ladder.count(event);
+            }
+            Event::Recommended { .. }
+            | Event::RecommendationFollowed { .. }
+            | Event::RecommendedCalled { .. }
+            | Event::ToolRated { .. }
+            | Event::FeedbackRefused => self.recommendations.count(event),
+            Event::Budget(event) => self.work.count_budget(*event),
+            Event::Circles(event) => self.work.count_searches(event),
             Event::BudgetShort => self.budget_short.add(1, &[]),
             Event::LimitReached(limit) => {
                 let limit = KeyValue::new("limit", limit.as_str());
                 self.limits_reached.add(1, &[limit]);
+            }
+            Event::CallLimited { limit, scope } => {
+                self.calls_limited.add(1, &of_limit(*limit, *scope));
             }
             Event::UpstreamChanged {
                 upstream,
@@ -271,6 +317,10 @@ impl Instruments {
             } => {
                 let labels = self.of_upstream(upstream, *is_available);
                 self.upstream_changes.add(1, &labels);
+            }
+            Event::ContextShifted(shift) => {
+                let cause = KeyValue::new("cause", shift.as_str());
+                self.context_shifts.add(1, &[cause]);
             }
             Event::OverrideChanged => self.override_changes.add(1, &[]),
             Event::ChangeHeld { upstream, .. } => {
@@ -337,6 +387,13 @@ fn of_search(quality: SearchQuality, is_repeated: bool) -> [KeyValue; 2] {
     [
         KeyValue::new("quality", quality.as_str()),
         KeyValue::new("repeated", is_repeated),
+    ]
+}
+
+fn of_limit(limit: CallLimit, scope: LimitScope) -> [KeyValue; 2] {
+    [
+        KeyValue::new("limit", limit.as_str()),
+        KeyValue::new("scope", scope.as_str()),
     ]
 }
 

@@ -3,8 +3,13 @@ use std::time::Duration;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::{Outcome, ToolSource};
 use riglm_domain::list_shown::SelectionMode;
+use riglm_domain::safeguard::limiter::LimitScope;
 use riglm_domain::search::SearchQuality;
-use riglm_ports::observer::{Limit, ListShownEvent, RequestEnded, ToolCalled};
+use riglm_ports::model_call::ModelUsage;
+use riglm_ports::observer::{
+    CallLimit, Limit, ListShownEvent, ModelAsked, ModelKind, ModelOutcome, ModelPurpose,
+    RequestEnded, ToolCalled,
+};
 
 use super::*;
 
@@ -155,6 +160,10 @@ fn lists_searches_and_limits_are_counted() {
         took: Duration::from_millis(2),
     });
     metrics.observe(&Event::LimitReached(Limit::InFlight));
+    metrics.observe(&Event::CallLimited {
+        limit: CallLimit::Rate,
+        scope: LimitScope::Principal,
+    });
     metrics.observe(&Event::ConfigChanged { version: 3 });
     has(
         &metrics,
@@ -172,7 +181,65 @@ fn lists_searches_and_limits_are_counted() {
         &metrics,
         r#"riglm_limits_reached_total{limit="in_flight"} 1"#,
     );
+    has(
+        &metrics,
+        r#"riglm_calls_limited_total{limit="rate",scope="principal"} 1"#,
+    );
+    has(
+        &metrics,
+        r#"riglm_calls_limited_total{limit="context",scope="session"} 0"#,
+    );
     has(&metrics, "riglm_config_version 3");
+}
+
+#[test]
+fn what_searches_do_beyond_their_ranking_is_counted() {
+    let metrics = Metrics::new().unwrap();
+    let requests = |outcome: &str, n: u64| {
+        format!(
+            r#"riglm_model_requests_total{{model="client",outcome="{outcome}",purpose="reranking"}} {n}"#
+        )
+    };
+    has(&metrics, &requests("used", 0));
+    has(
+        &metrics,
+        r#"riglm_search_expansions_total{helped="true"} 0"#,
+    );
+    metrics.observe(&Event::SearchCurated);
+    metrics.observe(&Event::SearchExpanded {
+        n_variants: 2,
+        has_helped: true,
+    });
+    for outcome in [ModelOutcome::Used, ModelOutcome::OverBudget] {
+        let usage = match outcome {
+            ModelOutcome::Used => ModelUsage {
+                n_input_tokens: 70,
+                n_output_tokens: 7,
+            },
+            _ => ModelUsage::default(),
+        };
+        metrics.observe(&Event::ModelAsked(ModelAsked {
+            purpose: ModelPurpose::Reranking,
+            kind: ModelKind::Client,
+            outcome,
+            usage,
+            took: Duration::from_millis(20),
+        }));
+    }
+    has(&metrics, "riglm_searches_curated_total 1");
+    has(
+        &metrics,
+        r#"riglm_search_expansions_total{helped="true"} 1"#,
+    );
+    has(&metrics, &requests("used", 1));
+    has(&metrics, &requests("over_budget", 1));
+    let tokens =
+        r#"riglm_model_tokens_total{direction="input",model="client",purpose="reranking"} 70"#;
+    has(&metrics, tokens);
+    // What was not asked took no time.
+    let asked =
+        r#"riglm_model_request_duration_seconds_count{model="client",purpose="reranking"} 1"#;
+    has(&metrics, asked);
 }
 
 #[test]

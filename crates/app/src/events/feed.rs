@@ -1,15 +1,23 @@
-//! A feed of what happens, for people and programs that look on. Who is slow misses the oldest.
+//! A feed of what happens, for people and programs that look on. Who is slow misses the oldest, and of
+//! what happens very often only so much is told.
+
+mod pace;
+mod work;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use riglm_domain::safeguard::limiter::LimitScope;
 use riglm_ports::clock::Clock;
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{
+    Event, Limit, ListShownEvent, ModelAsked, Observer, RequestEnded, ToolCalled,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
+use self::pace::{Pace, Step};
 use crate::tracking::micros;
 
 /// How many events are held for a follower who has not taken them yet.
@@ -29,6 +37,9 @@ pub struct Happening {
     pub data: Value,
 }
 
+/// The kind of an event that says how many others were skipped.
+const SKIPPED: &str = "skipped";
+
 /// How many events a follower was too slow for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed(pub u64);
@@ -38,6 +49,7 @@ pub struct Missed(pub u64);
 pub struct EventFeed {
     sender: broadcast::Sender<Arc<Happening>>,
     clock: Arc<dyn Clock>,
+    pace: Pace,
 }
 
 impl EventFeed {
@@ -45,7 +57,11 @@ impl EventFeed {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (sender, _) = broadcast::channel(MAX_HELD);
-        Self { sender, clock }
+        Self {
+            sender,
+            clock,
+            pace: Pace::default(),
+        }
     }
 
     /// Returns a follower of what happens from now on.
@@ -94,11 +110,42 @@ impl Observer for EventFeed {
         if self.n_followers() == 0 {
             return;
         }
-        let (kind, data) = described(event);
         let at = self.clock.now();
         // The error says that the last follower has just left.
-        let _ = self.sender.send(Arc::new(Happening { kind, at, data }));
+        let send = |kind, data| {
+            let _ = self.sender.send(Arc::new(Happening { kind, at, data }));
+        };
+        let n_skipped = match self.pace.step(at, is_frequent(event)) {
+            Step::Skip => return,
+            Step::Go { n_skipped } => n_skipped,
+        };
+        if n_skipped > 0 {
+            send(SKIPPED, json!({ "skipped": n_skipped }));
+        }
+        let (kind, data) = described(event);
+        send(kind, data);
     }
+}
+
+/// Returns whether an event comes with each request, so that there may be thousands in a second.
+fn is_frequent(event: &Event<'_>) -> bool {
+    matches!(
+        event,
+        Event::RequestEnded(_)
+            | Event::ToolCalled(_)
+            | Event::ListShown(_)
+            | Event::Searched { .. }
+            | Event::SearchCurated
+            | Event::SearchExpanded { .. }
+            | Event::ModelAsked(_)
+            | Event::Recommended { .. }
+            | Event::RecommendedCalled { .. }
+            | Event::ContextShifted(_)
+            | Event::Budget(_)
+            | Event::Circles(_)
+            | Event::CallLimited { .. }
+            | Event::LimitReached(Limit::Requests)
+    )
 }
 
 /// Returns the kind of an event, and what is said of it.
@@ -110,41 +157,13 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
         Event::SessionClosed { transport } => {
             ("session_closed", json!({ "transport": transport.as_str() }))
         }
-        Event::RequestEnded(request) => (
-            "request_ended",
-            json!({
-                "method": request.method,
-                "upstream": request.upstream,
-                "tool": request.tool.map(|tool| cut(tool.as_str())),
-                "outcome": request.outcome.as_str(),
-                "took_us": micros(request.took),
-                "with_upstream_us": request.with_upstream.map(micros),
-            }),
-        ),
-        Event::ToolCalled(call) => (
-            "tool_called",
-            json!({
-                "upstream": call.upstream,
-                "tool": cut(call.tool.as_str()),
-                "source": call.source.as_str(),
-                "is_first_use": call.is_first_use,
-            }),
-        ),
+        Event::RequestEnded(request) => ("request_ended", of_request(request)),
+        Event::ToolCalled(call) => ("tool_called", of_call(call)),
         Event::ToolsSeen { upstream, tools } => (
             "tools_seen",
             json!({ "upstream": upstream, "n_tools": tools.len() }),
         ),
-        Event::ListShown(list) => (
-            "list_shown",
-            json!({
-                "policy": list.policy,
-                "mode": list.mode.as_str(),
-                "n_shown": list.n_shown,
-                "n_available": list.n_available,
-                "shown_tokens": list.shown_tokens,
-                "available_tokens": list.available_tokens,
-            }),
-        ),
+        Event::ListShown(list) => ("list_shown", of_list(list)),
         Event::ListChangeTold => ("list_change_told", json!({})),
         Event::Searched {
             quality,
@@ -160,8 +179,45 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
                 "took_us": micros(*took),
             }),
         ),
+        Event::SearchCurated => ("search_curated", json!({})),
+        Event::SearchExpanded {
+            n_variants,
+            has_helped,
+        } => (
+            "search_expanded",
+            json!({ "n_variants": n_variants, "has_helped": has_helped }),
+        ),
+        Event::ModelAsked(asked) => ("model_asked", of_model(asked)),
+        Event::Recommended {
+            quality,
+            n_tools,
+            is_cached,
+            took,
+        } => (
+            "recommended",
+            json!({
+                "quality": quality.as_str(),
+                "n_tools": n_tools,
+                "is_cached": is_cached,
+                "took_us": micros(*took),
+            }),
+        ),
+        Event::RecommendationFollowed { place, took } => (
+            "recommendation_followed",
+            json!({ "place": place, "took_us": micros(*took) }),
+        ),
+        Event::RecommendedCalled { outcome } => {
+            ("recommended_called", json!({ "outcome": outcome.as_str() }))
+        }
+        Event::ToolRated { stars } => ("tool_rated", json!({ "stars": stars })),
+        Event::FeedbackRefused => ("feedback_refused", json!({})),
         Event::BudgetShort => ("budget_short", json!({})),
-        Event::LimitReached(limit) => ("limit_reached", json!({ "limit": limit.as_str() })),
+        Event::Budget(event) => work::of_budget(*event),
+        Event::Circles(event) => work::of_searches(event),
+        Event::LimitReached(limit) => ("limit_reached", of_limit(limit.as_str(), None)),
+        Event::CallLimited { limit, scope } => {
+            ("call_limited", of_limit(limit.as_str(), Some(*scope)))
+        }
         Event::UpstreamChanged {
             upstream,
             is_available,
@@ -169,12 +225,62 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
             "upstream_changed",
             json!({ "upstream": upstream, "is_available": is_available }),
         ),
+        Event::ContextShifted(shift) => ("context_shifted", json!({ "cause": shift.as_str() })),
         Event::OverrideChanged => ("override_changed", json!({})),
         Event::ChangeHeld { upstream, tool } => (
             "change_held",
             json!({ "upstream": upstream, "tool": cut(tool.as_str()) }),
         ),
         Event::ConfigChanged { version } => ("config_changed", json!({ "version": version })),
+    }
+}
+
+fn of_request(request: &RequestEnded<'_>) -> Value {
+    json!({
+        "method": request.method,
+        "upstream": request.upstream,
+        "tool": request.tool.map(|tool| cut(tool.as_str())),
+        "outcome": request.outcome.as_str(),
+        "took_us": micros(request.took),
+        "with_upstream_us": request.with_upstream.map(micros),
+    })
+}
+
+fn of_call(call: &ToolCalled<'_>) -> Value {
+    json!({
+        "upstream": call.upstream,
+        "tool": cut(call.tool.as_str()),
+        "source": call.source.as_str(),
+        "is_first_use": call.is_first_use,
+    })
+}
+
+fn of_list(list: &ListShownEvent<'_>) -> Value {
+    json!({
+        "policy": list.policy,
+        "mode": list.mode.as_str(),
+        "n_shown": list.n_shown,
+        "n_available": list.n_available,
+        "shown_tokens": list.shown_tokens,
+        "available_tokens": list.available_tokens,
+    })
+}
+
+fn of_model(asked: &ModelAsked) -> Value {
+    json!({
+        "purpose": asked.purpose.as_str(),
+        "model": asked.kind.as_str(),
+        "outcome": asked.outcome.as_str(),
+        "input_tokens": asked.usage.n_input_tokens,
+        "output_tokens": asked.usage.n_output_tokens,
+        "took_us": micros(asked.took),
+    })
+}
+
+fn of_limit(limit: &str, scope: Option<LimitScope>) -> Value {
+    match scope {
+        Some(scope) => json!({ "limit": limit, "scope": scope.as_str() }),
+        None => json!({ "limit": limit }),
     }
 }
 
@@ -185,7 +291,6 @@ fn cut(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use riglm_ports::fake::ManualClock;
-    use riglm_ports::observer::Limit;
 
     use super::*;
 
@@ -207,6 +312,33 @@ mod tests {
             "data": { "limit": "sessions" },
         });
         assert_eq!(json, expected);
+    }
+
+    #[tokio::test]
+    async fn what_comes_with_each_request_is_told_so_often_in_a_second_and_then_counted() {
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let feed = EventFeed::new(clock.clone());
+        let mut follower = feed.follow();
+        let call = Event::RecommendedCalled {
+            outcome: riglm_domain::invocation::Outcome::Ok,
+        };
+        let n_told = Pace::MAX_PER_SECOND;
+        for _ in 0..n_told + 7 {
+            feed.observe(&call);
+        }
+        feed.observe(&Event::OverrideChanged);
+        clock.advance(std::time::Duration::from_secs(1));
+        feed.observe(&call);
+        let mut kinds = Vec::new();
+        while let Some(next) = follower.waiting() {
+            kinds.push(next.unwrap());
+        }
+        let told = kinds.iter().filter(|one| one.kind == "recommended_called");
+        assert_eq!(told.count(), usize::try_from(n_told).unwrap() + 1);
+        assert!(kinds.iter().any(|one| one.kind == "override_changed"));
+        let skipped: Vec<_> = kinds.iter().filter(|one| one.kind == SKIPPED).collect();
+        assert_eq!(skipped.len(), 1);
+        assert_eq!(skipped[0].data, json!({ "skipped": 7 }));
     }
 
     #[tokio::test]

@@ -1,8 +1,11 @@
 //! Who asks for a list.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::embedding::Embedding;
+use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::listing::ListPolicyName;
@@ -40,11 +43,20 @@ pub struct ListAsk<'a> {
     pub session: CallSession,
     /// What is being done.
     pub intent: Option<&'a ListIntent>,
+    /// What the client itself said of it.
+    pub stated: Option<&'a StatedIntent>,
     /// The moment.
     pub now: Timestamp,
 }
 
 impl ListAsk<'_> {
+    /// Returns what a list may be chosen by of what the client said that it does: nothing where lists
+    /// must not depend on sessions.
+    pub(super) fn context(&self) -> Option<&Arc<str>> {
+        let stated = self.stated.filter(|_| !self.is_modern);
+        stated.and_then(|stated| stated.context.as_ref())
+    }
+
     /// Returns who shares the list under a policy: for modern clients all of the principal under the
     /// profile that have it, for others the work session.
     pub(super) fn scope(&self, policy: ListPolicyName) -> ScopeKey {

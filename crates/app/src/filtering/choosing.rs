@@ -42,7 +42,7 @@ pub(super) struct Chosen {
 }
 
 /// The tools of an offer as candidates of a list.
-struct OfferCandidates<'a> {
+pub(super) struct OfferCandidates<'a> {
     tools: &'a [OfferedTool],
     marks: &'a [Mark],
     kept: &'a HashSet<ToolRef>,
@@ -91,9 +91,10 @@ impl Lists {
         }
         let learned = self.next_tools.as_ref().filter(|next| next.has_learned());
         if learned.is_none() {
-            return self.pool_or_all(ask, &candidates, SelectionReason::NothingLearned);
+            let reason = SelectionReason::NothingLearned;
+            return self.topical_or_pool(ask, offer, &candidates, reason);
         }
-        let Some(prediction) = self.predict(ask, offer) else {
+        let Some(prediction) = self.predict_for_list(ask, offer) else {
             return self.frequent_or_pool(ask, offer, &candidates).await;
         };
         let band = prediction.confidence(options.bounds.max_tools).band;
@@ -106,7 +107,8 @@ impl Lists {
             search_first: band == Band::SearchProminent,
         };
         if policy == ListPolicyName::Hints && band == Band::ShowAll {
-            return all(SelectionReason::ColdStart);
+            let topical = self.topical(ask, offer, &candidates, SelectionReason::ColdStart);
+            return topical.unwrap_or_else(|| all(SelectionReason::ColdStart));
         }
         let evidence = Evidence {
             ranked: &ranked,
@@ -129,7 +131,7 @@ impl Lists {
             }
             Decision::All(WhyAll::NotPaying) => all(SelectionReason::NotPaying),
             Decision::All(WhyAll::ColdStart) => {
-                self.pool_or_all(ask, &candidates, SelectionReason::ColdStart)
+                self.topical_or_pool(ask, offer, &candidates, SelectionReason::ColdStart)
             }
         }
     }
@@ -141,6 +143,15 @@ impl Lists {
         let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
         let prediction = next_tools.predict(&session_view(ask), &tools);
         prediction.fallback.is_none().then_some(prediction)
+    }
+
+    /// Returns the same for a list that is chosen by it, and notes that it is.
+    pub(super) fn predict_for_list(&self, ask: &ListAsk<'_>, offer: &Offer) -> Option<Prediction> {
+        let prediction = self.predict(ask, offer)?;
+        if let Some(next_tools) = &self.next_tools {
+            next_tools.exposed(&session_view(ask));
+        }
+        Some(prediction)
     }
 
     async fn frequent_or_pool(
@@ -191,7 +202,7 @@ impl Lists {
     }
 
     /// Returns the default pool as a choice, where there is one; else everything.
-    fn pool_or_all(
+    pub(super) fn pool_or_all(
         &self,
         ask: &ListAsk<'_>,
         candidates: &OfferCandidates<'_>,

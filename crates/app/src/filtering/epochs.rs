@@ -91,7 +91,13 @@ impl Lists {
                     .await
             }
         };
-        scope.state().chosen_by = Some(number);
+        {
+            let mut state = scope.state();
+            state.chosen_by = Some(number);
+            if let Some(context) = ask.context() {
+                state.chosen_for = Some(Arc::clone(context));
+            }
+        }
         let epoch = match next {
             Some(next) => self.begin(scope, next, offer).await,
             None => match known {
@@ -161,7 +167,9 @@ impl Lists {
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
             return Some(made(scope, ask, offer, policy, (number, chosen)));
         }
-        if self.is_of_other_options(scope, ask, epoch) {
+        // Who says that they do something else has the list of that when they ask for it again.
+        let is_of_other_context = !scope.state().is_for(ask.context());
+        if is_of_other_context || self.is_of_other_options(scope, ask, epoch) {
             let kept = kept(scope, ask);
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
             let next = made(scope, ask, offer, policy, (number, chosen));
@@ -392,7 +400,7 @@ fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
 /// Returns whether something else chose the list than was to.
 pub(super) fn is_fallback(epoch: &ListEpoch) -> bool {
     match epoch.mode {
-        SelectionMode::Prediction | SelectionMode::Names => false,
+        SelectionMode::Prediction | SelectionMode::Names | SelectionMode::Context => false,
         SelectionMode::Frequency | SelectionMode::Pool => true,
         SelectionMode::All => epoch.reason == Some(SelectionReason::PredictorFailed),
     }

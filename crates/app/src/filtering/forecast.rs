@@ -10,7 +10,7 @@ use riglm_domain::tool::ToolRef;
 use super::ask::ListAsk;
 use super::choosing::session_view;
 use super::lists::Lists;
-use super::marks::{Mark, marks};
+use super::marks::Mark;
 use super::rendering::ShownList;
 use crate::search::Offer;
 
@@ -97,7 +97,7 @@ impl Lists {
         let prediction = self.predict(ask, offer)?;
         let shown = self.shown(ask);
         let overrides = self.overrides.load_full();
-        let marks = marks(&self.options(ask), &overrides, ask, offer.tools());
+        let marks = self.marks(&overrides, ask, offer.tools());
         let tools: Vec<ToolRef> = offer.tools().iter().map(|tool| tool.tool.clone()).collect();
         let likely = &prediction.ranked[..limit.min(prediction.ranked.len())];
         let positions: Vec<usize> = likely.iter().map(|tool| tool.position).collect();

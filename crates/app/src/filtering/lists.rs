@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use riglm_domain::conformal::ConformalThreshold;
+use riglm_domain::experiment::Lever;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
-use riglm_domain::listing::ListPolicyName;
+use riglm_domain::listing::{ListPolicyName, TopicWords};
 use riglm_domain::principal::Principal;
 use riglm_domain::tool_override::ToolOverride;
 use riglm_ports::analytics::{
@@ -20,13 +21,13 @@ use riglm_ports::token_counter::TokenCounter;
 
 use super::ask::ListAsk;
 use super::epochs::{by_names, whole};
-use super::marks::marks;
 use super::options::ListOptions;
 use super::policy::policy_of;
 use super::rendering::{Rendering, ShownList, render};
 use super::scope::{Scope, Scopes};
 use super::sizes::Sizes;
 use super::wanted::{Numbered, Wanted};
+use crate::experiments::{Experiments, Participant};
 use crate::learning::NextTools;
 use crate::search::Offer;
 
@@ -88,6 +89,15 @@ pub struct Lists {
     pub(super) warned_of_budget: Mutex<HashSet<String>>,
     /// The profiles whose pins were looked at.
     pub(super) warned_of_pins: Mutex<HashSet<String>>,
+    /// What is tried out on a part of the clients.
+    experiments: Option<Arc<Experiments>>,
+    /// The words by which it is told what a client says that it does.
+    pub(super) words: TopicWords,
+}
+
+/// Returns who takes part in experiments with lists.
+fn participant<'a>(ask: &ListAsk<'a>) -> Participant<'a> {
+    Participant::of(ask.principal, ask.session)
 }
 
 impl Lists {
@@ -108,6 +118,23 @@ impl Lists {
             thresholds: Mutex::default(),
             warned_of_budget: Mutex::default(),
             warned_of_pins: Mutex::default(),
+            experiments: None,
+            words: TopicWords::shipped(),
+        }
+    }
+
+    /// Has texts read by other words than those that come with riglm.
+    #[must_use]
+    pub fn with_words(self, words: TopicWords) -> Self {
+        Self { words, ..self }
+    }
+
+    /// Has the policies of some clients be those of their arms.
+    #[must_use]
+    pub fn with_experiments(self, experiments: Option<Arc<Experiments>>) -> Self {
+        Self {
+            experiments,
+            ..self
         }
     }
 
@@ -164,11 +191,17 @@ impl Lists {
 
     /// Returns the policy of who asks.
     pub(super) fn policy(&self, ask: &ListAsk<'_>) -> ListPolicyName {
-        policy_of(&self.options(ask), ask)
+        let experiments = self.experiments.as_ref();
+        let arm = experiments.and_then(|all| all.arm(participant(ask), Lever::Policy));
+        policy_of(&self.options(ask), arm.and_then(|arm| arm.policy()), ask)
     }
 
     /// Returns the list for who asks, of what is offered.
     pub async fn list(&self, ask: &ListAsk<'_>, offer: &Arc<Offer>) -> Arc<ShownList> {
+        if let Some(experiments) = &self.experiments {
+            // From now on it makes a difference which arm it is.
+            let _ = experiments.exposed(participant(ask), Lever::Policy);
+        }
         let policy = self.policy(ask);
         let scope = self.scopes.get(ask.scope(policy));
         let revision = self.revision.load(Ordering::Acquire);
@@ -178,7 +211,7 @@ impl Lists {
         let _deciding = scope.deciding.lock().await;
         self.recall(&scope, ask).await;
         let overrides = self.overrides.load_full();
-        let marks = marks(&self.options(ask), &overrides, ask, offer.tools());
+        let marks = self.marks(&overrides, ask, offer.tools());
         self.warn_of_pins(ask, offer);
         let (epoch, is_fallback) = match policy {
             ListPolicyName::All => (whole(ask, policy), false),
@@ -294,7 +327,8 @@ impl Lists {
             ListPolicyName::Conformal => false,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
                 let epoch = state.epoch.as_ref()?;
-                epoch.epoch == shown.epoch
+                state.is_for(ask.context())
+                    && epoch.epoch == shown.epoch
                     && state.is_read
                     && state.added.is_empty()
                     && state.waits_until.is_none_or(|until| ask.now < until)

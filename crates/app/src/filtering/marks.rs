@@ -1,12 +1,13 @@
 //! What was decided about tools before anything is predicted: pins, bans, overrides, and whether
 //! writing is wanted.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
-use riglm_domain::listing::{Access, ListPolicyName, ReadOnly, access_of};
+use riglm_domain::listing::{ListPolicyName, ReadOnly};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
@@ -14,7 +15,7 @@ use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use super::ask::ListAsk;
 use super::lists::Lists;
 use super::options::ListOptions;
-use crate::search::OfferedTool;
+use crate::search::{Offer, OfferedTool};
 
 /// What is decided about one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +34,11 @@ pub(super) enum Mark {
 /// Returns what is decided about each tool: by the configuration first, then by the overrides that
 /// hold for who asks, of which the narrower decides over the wider.
 pub(super) fn marks(
-    options: &ListOptions,
+    (options, is_gated): (&ListOptions, bool),
     overrides: &[ToolOverride],
     ask: &ListAsk<'_>,
     tools: &[OfferedTool],
 ) -> Vec<Mark> {
-    let is_gated = options.gate_writes && !ask.is_modern && is_reading(ask);
     let mut holding: Vec<&ToolOverride> = (overrides.iter())
         .filter(|one| one.is_active(ask.now) && holds_for(&one.scope, ask))
         .collect();
@@ -73,6 +73,19 @@ pub(super) fn marks(
 }
 
 impl Lists {
+    /// Returns what is decided about each tool for who asks. Whether writing is gated is no question
+    /// for lists that must not depend on sessions.
+    pub(super) fn marks(
+        &self,
+        overrides: &[ToolOverride],
+        ask: &ListAsk<'_>,
+        tools: &[OfferedTool],
+    ) -> Vec<Mark> {
+        let options = self.options(ask);
+        let is_gated = !ask.is_modern && self.is_gated(&options, ask);
+        marks((&options, is_gated), overrides, ask, tools)
+    }
+
     /// Returns the positions of the tools that are not shown to who asks, whatever is predicted, of
     /// tools of which nothing is known but their names.
     #[must_use]
@@ -96,7 +109,7 @@ impl Lists {
             .collect();
         let overrides = self.overrides.load_full();
         let options = self.options(ask);
-        let marks = marks(&options, &overrides, ask, &tools);
+        let marks = self.marks(&overrides, ask, &tools);
         let is_left_out = |tool: &OfferedTool| match self.policy(ask) {
             ListPolicyName::Allowlist => !fits_any(&options.allow, tool),
             ListPolicyName::Denylist => fits_any(&options.deny, tool),
@@ -113,16 +126,33 @@ impl Lists {
     }
 }
 
+impl Lists {
+    /// Returns the tools of an offer that the operator hides from who asks, whatever is predicted.
+    #[must_use]
+    pub fn excluded_of(&self, ask: &ListAsk<'_>, offer: &Offer) -> HashSet<ToolRef> {
+        let overrides = self.overrides.load_full();
+        let marks = self.marks(&overrides, ask, offer.tools());
+        let all = marks.iter().zip(offer.tools());
+        let excluded = all.filter(|(mark, _)| **mark == Mark::Exclude);
+        excluded.map(|(_, tool)| tool.tool.clone()).collect()
+    }
+
+    /// Returns the positions of the tools of an offer that the operator pinned for who asks.
+    #[must_use]
+    pub fn pinned_of(&self, ask: &ListAsk<'_>, offer: &Offer) -> Vec<usize> {
+        let overrides = self.overrides.load_full();
+        let marks = self.marks(&overrides, ask, offer.tools());
+        let all = marks.iter().enumerate();
+        let pinned = all.filter(|(_, mark)| **mark == Mark::Pin);
+        pinned.map(|(position, _)| position).collect()
+    }
+}
+
 /// Returns whether a tool fits one of the patterns, by either of its names.
 pub(super) fn fits_any(patterns: &[NamePattern], tool: &OfferedTool) -> bool {
     let shown = ToolName::from(tool.name.as_str());
     let mut patterns = patterns.iter();
     patterns.any(|pattern| pattern.matches(&tool.tool.tool) || pattern.matches(&shown))
-}
-
-fn is_reading(ask: &ListAsk<'_>) -> bool {
-    let intent = ask.intent.map(|intent| access_of(&intent.text));
-    intent.flatten() == Some(Access::Read)
 }
 
 fn holds_for(scope: &OverrideScope, ask: &ListAsk<'_>) -> bool {

@@ -28,6 +28,11 @@ pub struct ListOptions {
     pub deny: Vec<NamePattern>,
     /// Whether tools that are not known to be read-only are hidden from who only reads.
     pub gate_writes: bool,
+    /// Whether their calls are refused, too.
+    pub enforce: bool,
+    /// How like recent calls are to what the client said that it does, at least, so that it counts as
+    /// what it does: from 0 to 1, 0 for always.
+    pub context_shift: f64,
     /// What is known of clients by their name; the first that fits counts.
     pub clients: Vec<ClientRule>,
     /// The default pools.
@@ -47,6 +52,8 @@ impl Default for ListOptions {
             allow: Vec::new(),
             deny: Vec::new(),
             gate_writes: false,
+            enforce: false,
+            context_shift: 0.0,
             clients: Vec::new(),
             pools: Vec::new(),
         }

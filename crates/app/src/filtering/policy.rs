@@ -6,12 +6,18 @@ use riglm_domain::listing::{ClientClass, ListPolicyName, Shown};
 use super::ask::ListAsk;
 use super::options::ListOptions;
 
-/// Returns the policy for who asks: by a rule that names the client, by the operator's general
-/// choice, or by the class of the client. Modern clients get none that depends on the session.
-pub(super) fn policy_of(options: &ListOptions, ask: &ListAsk<'_>) -> ListPolicyName {
+/// Returns the policy for who asks: by a rule that names the client, by the arm of an experiment, by
+/// the operator's general choice, or by the class of the client. Modern clients get none that depends
+/// on the session.
+pub(super) fn policy_of(
+    options: &ListOptions,
+    of_arm: Option<ListPolicyName>,
+    ask: &ListAsk<'_>,
+) -> ListPolicyName {
     let name = ToolName::from(ask.client);
     let rule = options.clients.iter().find(|rule| rule.name.matches(&name));
-    let chosen = rule.and_then(|rule| rule.policy).or(options.policy);
+    let chosen = rule.and_then(|rule| rule.policy);
+    let chosen = chosen.or(of_arm).or(options.policy);
     let policy = chosen.unwrap_or_else(|| {
         let mut class = ClientClass {
             is_modern: ask.is_modern,
@@ -29,5 +35,51 @@ pub(super) fn policy_of(options: &ListOptions, ask: &ListAsk<'_>) -> ListPolicyN
         policy.without_session()
     } else {
         policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::id::SessionId;
+    use riglm_domain::invocation::CallSession;
+    use riglm_domain::prediction::NamePattern;
+    use riglm_domain::principal::Principal;
+
+    use super::super::options::ClientRule;
+    use super::*;
+
+    #[test]
+    fn an_arm_stands_above_the_general_choice_and_below_a_rule_for_the_client() {
+        let now = jiff::Timestamp::constant(1_800_000_000, 0);
+        let principal = Principal::local();
+        let ask = |client, is_modern| ListAsk {
+            principal: &principal,
+            client,
+            client_hash: None,
+            profile: None,
+            is_modern,
+            relists: false,
+            session: CallSession::Connection(SessionId::new(now, [1; 10])),
+            intent: None,
+            stated: None,
+            now,
+        };
+        let options = ListOptions {
+            policy: Some(ListPolicyName::All),
+            clients: vec![ClientRule {
+                name: NamePattern::new("known"),
+                policy: Some(ListPolicyName::Hints),
+                prompt_cache: None,
+                loads_on_demand: None,
+            }],
+            ..ListOptions::default()
+        };
+        let arm = Some(ListPolicyName::Append);
+        let policy =
+            |of_arm, client, is_modern| policy_of(&options, of_arm, &ask(client, is_modern));
+        assert_eq!(policy(None, "any", false), ListPolicyName::All);
+        assert_eq!(policy(arm, "any", false), ListPolicyName::Append);
+        assert_eq!(policy(arm, "any", true), ListPolicyName::Epoch);
+        assert_eq!(policy(arm, "known", false), ListPolicyName::Hints);
     }
 }

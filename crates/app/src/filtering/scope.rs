@@ -69,6 +69,8 @@ pub(super) struct State {
     pub(super) known: Option<Arc<ToolSet>>,
     /// The number of the options by which the epoch that holds was chosen, or taken for one of them.
     pub(super) chosen_by: Option<u64>,
+    /// The context for which the epoch that holds was chosen, or which it was found to fit.
+    pub(super) chosen_for: Option<Arc<str>>,
     /// The store was asked which epoch holds.
     pub(super) is_read: bool,
     /// The store was asked what was called before.
@@ -108,6 +110,11 @@ impl State {
         let epoch = Arc::new(epoch);
         self.epoch = Some(Arc::clone(&epoch));
         epoch
+    }
+
+    /// Returns whether the epoch that holds is for this context, as far as there is one.
+    pub(super) fn is_for(&self, context: Option<&Arc<str>>) -> bool {
+        context.is_none() || self.chosen_for.as_ref() == context
     }
 
     /// Notes which tools were called before, the last one at the end. What was called since is known.

@@ -28,11 +28,13 @@ impl Lists {
         marks: &[Mark],
     ) -> (Arc<ListEpoch>, bool) {
         let policy = ListPolicyName::Conformal;
-        let prediction = self.predict(ask, offer).filter(|_| {
-            let next_tools = self.next_tools.as_ref();
-            next_tools.is_some_and(|next| next.has_learned())
-        });
-        let Some(prediction) = prediction else {
+        if let Some(context) = ask.context() {
+            scope.state().chosen_for = Some(Arc::clone(context));
+        }
+        let next_tools = self.next_tools.as_ref();
+        let has_learned = next_tools.is_some_and(|next| next.has_learned());
+        let prediction = has_learned.then(|| self.predict_for_list(ask, offer));
+        let Some(prediction) = prediction.flatten() else {
             let kept = kept(scope, ask);
             let chosen = self.choose(policy, ask, offer, &kept, marks).await;
             let epoch = Arc::new(made(scope, ask, offer, policy, (1, chosen)));

@@ -85,11 +85,15 @@ impl Lists {
         let Some(shown) = scope.state().shown.clone() else {
             return false;
         };
+        // Without a prompt cache another list costs nothing more; with one, only who asks pays.
+        if policy == ListPolicyName::Conformal && !scope.state().is_for(ask.context()) {
+            return true;
+        }
         if policy == ListPolicyName::Append && shown.is_whole() {
             return false;
         }
         let offer = Arc::clone(shown.offer());
-        let Some(prediction) = self.predict(ask, &offer) else {
+        let Some(prediction) = self.predict_for_list(ask, &offer) else {
             return false;
         };
         let ranked = ranking(&prediction);

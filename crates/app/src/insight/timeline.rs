@@ -48,6 +48,9 @@ impl TimelineEntry {
 pub struct Timeline {
     /// What happened, the oldest first.
     pub entries: Vec<TimelineEntry>,
+    /// The lists that the connections of a work session had been shown when it began, of each the
+    /// last one.
+    pub held: Vec<ListShown>,
     /// There is more than this, which is older.
     pub is_cut: bool,
 }
@@ -87,13 +90,13 @@ impl Insight {
                 (calls, connections, Some((work.started_at, end)))
             }
         };
-        let mut is_cut = calls.len() >= limit as usize;
-        let is_within =
-            |at: Timestamp| lasted.is_none_or(|(first, last)| first <= at && at <= last);
-        let mut entries = Vec::new();
+        let mut timeline = Timeline {
+            entries: Vec::new(),
+            held: Vec::new(),
+            is_cut: calls.len() >= limit as usize,
+        };
         for connection in connections {
-            is_cut |= self
-                .add_of(connection, &is_within, limit, &mut entries)
+            self.add_of(connection, lasted, limit, &mut timeline)
                 .await?;
         }
         let mut used: BTreeSet<ToolRef> = BTreeSet::new();
@@ -105,29 +108,37 @@ impl Insight {
             let is_first = used.insert(tool);
             let is_miss = is_first && call.invocation.source != ToolSource::Shown;
             let call = Box::new(call);
-            entries.push(TimelineEntry::Call { call, is_miss });
+            let entry = TimelineEntry::Call { call, is_miss };
+            timeline.entries.push(entry);
         }
-        entries.sort_by_key(TimelineEntry::at);
-        Ok(Timeline { entries, is_cut })
+        timeline.entries.sort_by_key(TimelineEntry::at);
+        Ok(timeline)
     }
 
-    /// Adds the lists and searches of a connection; returns whether there may be more.
+    /// Adds the lists and searches of a connection, those of a time where one is given.
     async fn add_of(
         &self,
         connection: SessionId,
-        is_within: &(impl Fn(Timestamp) -> bool + Sync),
+        lasted: Option<(Timestamp, Timestamp)>,
         limit: u32,
-        entries: &mut Vec<TimelineEntry>,
-    ) -> Result<bool, StoreError> {
+        timeline: &mut Timeline,
+    ) -> Result<(), StoreError> {
         let lists = self.store.lists_shown(connection, limit).await?;
         let searches = self.store.searches(Some(connection), limit).await?;
-        let is_cut = lists.len().max(searches.len()) >= limit as usize;
+        timeline.is_cut |= lists.len().max(searches.len()) >= limit as usize;
+        let is_within =
+            |at: Timestamp| lasted.is_none_or(|(first, last)| first <= at && at <= last);
+        let is_before = |at: Timestamp| lasted.is_some_and(|(first, _)| at < first);
+        // They come oldest first.
+        let held = lists.iter().rev().find(|list| is_before(list.shown_at));
+        timeline.held.extend(held.cloned());
+        let entries = &mut timeline.entries;
         let lists = lists.into_iter().filter(|list| is_within(list.shown_at));
         entries.extend(lists.map(|list| TimelineEntry::List(Box::new(list))));
         let searches = searches
             .into_iter()
             .filter(|search| is_within(search.searched_at));
         entries.extend(searches.map(|search| TimelineEntry::Search(Box::new(search))));
-        Ok(is_cut)
+        Ok(())
     }
 }

@@ -212,7 +212,7 @@ impl Learner {
             return;
         }
         if !is_known {
-            if call.outcome != Some(Outcome::Ok) {
+            if !call.outcome.is_some_and(Outcome::is_success) {
                 return;
             }
             self.know(std::slice::from_ref(&tool));

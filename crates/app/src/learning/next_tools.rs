@@ -8,6 +8,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
+use riglm_domain::experiment::Lever;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::{
     Bands, Confidence, ConfidenceMeasure, Explanation, Party, Slot, TextEvidence, Trail,
@@ -16,9 +17,11 @@ use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
 
+use super::arms::{ArmPredictor, MAX_ARM_PREDICTORS, OfArms};
 use super::learner::{Learner, Origin};
 use super::session_calls::{CallKey, SessionCalls};
 use super::shared_learner::SharedLearner;
+use crate::experiments::{AssignedArm, Experiments, Participant};
 
 /// How predictions are judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +57,13 @@ pub struct SessionView<'a> {
     pub intent: Option<Intent<'a>>,
     /// The moment that it is asked for.
     pub now: Timestamp,
+}
+
+impl SessionView<'_> {
+    /// Returns who takes part in experiments with what is predicted.
+    fn participant(&self) -> Participant<'_> {
+        Participant::of(self.principal, self.session)
+    }
 }
 
 /// Why a prediction is none.
@@ -111,10 +121,17 @@ impl Prediction {
 
 /// Predicts the next tools of sessions from what was learned, and from what they called so far.
 ///
+/// Who is in an arm of an experiment with predictors has that of the arm, from the moment at which
+/// all of them learned what was recorded before: until then, and outside of experiments, it is that
+/// of everybody.
+///
 /// A prediction takes well under a millisecond for hundreds of tools, and waits for no store.
 #[derive(Debug)]
 pub struct NextTools {
+    /// What everybody has who is in no arm with another one.
     learner: SharedLearner,
+    of_arms: Vec<OfArms>,
+    experiments: Option<Arc<Experiments>>,
     sessions: SessionCalls,
     options: ArcSwap<NextToolsOptions>,
     is_ready: AtomicBool,
@@ -129,12 +146,30 @@ impl NextTools {
     pub fn new(predictor: Box<dyn Predictor>, options: NextToolsOptions) -> Self {
         Self {
             learner: SharedLearner::new(Learner::new(predictor, Origin::default())),
+            of_arms: Vec::new(),
+            experiments: None,
             sessions: SessionCalls::default(),
             options: ArcSwap::from_pointee(options),
             is_ready: AtomicBool::new(false),
             is_delayed: AtomicBool::new(false),
             n_failed: AtomicU64::new(0),
             was_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Has those who are in arms of these experiments have the predictors of their arms, at most
+    /// [`MAX_ARM_PREDICTORS`]. An arm whose predictors are not among them has that of everybody.
+    #[must_use]
+    pub fn with_arms(
+        self,
+        predictors: Vec<ArmPredictor>,
+        experiments: Option<Arc<Experiments>>,
+    ) -> Self {
+        let predictors = predictors.into_iter().take(MAX_ARM_PREDICTORS);
+        Self {
+            of_arms: predictors.map(OfArms::new).collect(),
+            experiments,
+            ..self
         }
     }
 
@@ -146,6 +181,33 @@ impl NextTools {
     /// Notes that a session calls a tool: predictions for it follow at once.
     pub fn called(&self, session: CallSession, tool: &ToolRef, at: Timestamp) {
         self.sessions.called(session, tool, at);
+    }
+
+    /// Returns by the number of which predictor it is predicted for somebody now: 0 is that of
+    /// everybody.
+    #[must_use]
+    pub(crate) fn predictor_of(&self, who: Participant<'_>) -> usize {
+        let arm = self
+            .compared()
+            .and_then(|all| all.arm(who, Lever::Predictors));
+        let set = arm.as_ref().and_then(AssignedArm::predictors);
+        let place = set.and_then(|set| self.of_arms.iter().position(|of| of.how.set == set));
+        place.map_or(0, |place| place + 1)
+    }
+
+    /// Notes that something is shown by what was predicted for who asks: from now on it makes a
+    /// difference which predictor they have.
+    pub fn exposed(&self, view: &SessionView<'_>) {
+        if let Some(experiments) = self.compared() {
+            let _ = experiments.exposed(view.participant(), Lever::Predictors);
+        }
+    }
+
+    /// Returns the experiments, once no arm is behind: units of all arms begin together.
+    fn compared(&self) -> Option<&Experiments> {
+        let experiments = self.experiments.as_deref()?;
+        let is_ready = self.is_ready() && self.of_arms.iter().all(OfArms::is_ready);
+        is_ready.then_some(experiments)
     }
 
     /// Returns which of the tools a session needs next. Never fails: see [`Prediction::fallback`].
@@ -257,7 +319,7 @@ impl NextTools {
     ) -> Option<T> {
         let calls = self.sessions.of(view.session, view.now);
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let learner = self.knowing(tools);
+            let learner = knowing(self.learner_of(view), tools);
             let slots: Vec<Option<Slot>> = {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
@@ -272,16 +334,10 @@ impl NextTools {
         done
     }
 
-    /// Returns the learner, who has a place for each of the tools, as far as there is room.
-    fn knowing(&self, tools: &[ToolRef]) -> RwLockReadGuard<'_, Learner> {
-        let learner = self.learner.read();
-        let vocabulary = learner.predictor().vocabulary();
-        if tools.iter().all(|tool| vocabulary.slot(tool).is_some()) {
-            return learner;
-        }
-        drop(learner);
-        self.learner.write().meet(tools);
-        self.learner.read()
+    fn learner_of(&self, view: &SessionView<'_>) -> &SharedLearner {
+        let number = self.predictor_of(view.participant());
+        let of_arm = number.checked_sub(1).and_then(|at| self.of_arms.get(at));
+        of_arm.map_or(&self.learner, |of_arm| &of_arm.learner)
     }
 
     /// Counts that something failed which must fail no request, and says so the first time.
@@ -295,10 +351,27 @@ impl NextTools {
         }
     }
 
-    /// Returns what is learned with.
+    /// Returns what everybody's predictor is taught by.
     pub(super) fn learner(&self) -> &SharedLearner {
         &self.learner
     }
+
+    /// Returns the predictors of arms.
+    pub(super) fn of_arms(&self) -> &[OfArms] {
+        &self.of_arms
+    }
+}
+
+/// Returns the learner, who has a place for each of the tools, as far as there is room.
+fn knowing<'a>(learner: &'a SharedLearner, tools: &[ToolRef]) -> RwLockReadGuard<'a, Learner> {
+    let known = learner.read();
+    let vocabulary = known.predictor().vocabulary();
+    if tools.iter().all(|tool| vocabulary.slot(tool).is_some()) {
+        return known;
+    }
+    drop(known);
+    learner.write().meet(tools);
+    learner.read()
 }
 
 /// Returns the session so far: what was called a moment ago, of the tools that are asked about, or

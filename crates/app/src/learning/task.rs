@@ -1,6 +1,7 @@
 //! The work in the background: reading, teaching, ageing, learning anew.
 
 mod saving;
+mod taught;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use riglm_domain::embedding::Embedding;
-use riglm_domain::id::ContextId;
+use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::invocation::PastCall;
 use riglm_ports::analytics::{
     ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, SnapshotRepository,
@@ -23,7 +24,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use self::saving::restored;
-use super::learner::{Learner, Origin};
+use self::taught::Taught;
+use super::arms::OfArms;
+use super::learner::Origin;
 use super::next_tools::NextTools;
 use super::shared_learner::SharedLearner;
 
@@ -42,6 +45,9 @@ const ANEW_EVERY: Duration = Duration::from_hours(24);
 const LAST_SAVE: Duration = Duration::from_secs(3);
 /// How many calls are read at once.
 const PAGE: u32 = 500;
+/// How many pages are read at once for predictors of experiments that are behind that of everybody,
+/// which does not wait for them longer than that.
+const PAGES_BEHIND: usize = 10;
 /// How many of the newest calls are learned from when everything is learned anew. What is older
 /// would count little.
 const MAX_ANEW: u64 = 200_000;
@@ -61,31 +67,25 @@ pub struct LearningStores {
     pub changes: Arc<dyn ChangeFeed>,
 }
 
-/// Makes a predictor that learned nothing yet.
-type MakePredictor = dyn Fn() -> Box<dyn Predictor> + Send + Sync;
-
-/// Teaches the predictor of a [`NextTools`] with the calls of a store.
+/// Teaches the predictors of a [`NextTools`] with the calls of a store: that of everybody, and those
+/// of arms of experiments, all of them with the same rows.
 pub struct LearningTask {
     stores: LearningStores,
     clock: Arc<dyn Clock>,
     next_tools: Arc<NextTools>,
-    make: Box<MakePredictor>,
-    /// Under which name snapshots are kept.
-    model: String,
-    /// The newest snapshot that is known, 0 without any.
-    version: u64,
+    /// That of everybody, and then those of arms.
+    taught: Vec<Taught>,
+    /// The last call that those have read which are behind the others; `None` before the first part.
+    behind_at: Option<InvocationId>,
     /// Clients were removed since what is in use was begun: it is not to be saved any more.
     is_stale: bool,
-    /// How many calls had been learned from when the last snapshot was taken.
-    n_saved: Option<u64>,
     is_store_failing: bool,
 }
 
 impl fmt::Debug for LearningTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LearningTask")
-            .field("model", &self.model)
-            .field("version", &self.version)
+            .field("taught", &self.taught)
             .finish_non_exhaustive()
     }
 }
@@ -109,8 +109,9 @@ impl Due {
 }
 
 impl LearningTask {
-    /// Returns the task that teaches `next_tools`, whose predictor `make` makes. Snapshots are kept
-    /// under the name `model`, which tells predictors apart that learn differently.
+    /// Returns the task that teaches `next_tools`, of which `make` makes the predictor of everybody.
+    /// Its snapshots are kept under the name `model`, which tells predictors apart that learn
+    /// differently.
     #[must_use]
     pub fn new(
         stores: LearningStores,
@@ -119,15 +120,18 @@ impl LearningTask {
         model: String,
         make: impl Fn() -> Box<dyn Predictor> + Send + Sync + 'static,
     ) -> Self {
+        let general = Taught::new(model, Arc::new(make), next_tools.learner().clone());
+        let of_arms = next_tools.of_arms().iter().map(|of_arms| {
+            let (how, learner) = (&of_arms.how, of_arms.learner.clone());
+            Taught::new(how.model.clone(), Arc::clone(&how.make), learner)
+        });
         Self {
             stores,
             clock,
+            taught: std::iter::once(general).chain(of_arms).collect(),
             next_tools,
-            make: Box::new(make),
-            model,
-            version: 0,
+            behind_at: None,
             is_stale: false,
-            n_saved: None,
             is_store_failing: false,
         }
     }
@@ -151,14 +155,19 @@ impl LearningTask {
     /// Returns [`StoreError`] when the store does not give its calls; the next time goes on behind
     /// what was read.
     pub async fn learn_all(&mut self) -> Result<(), StoreError> {
-        let learned = if self.next_tools.is_ready() {
-            let learner = self.next_tools.learner().clone();
-            self.catch_up(&learner).await
-        } else {
-            self.go_on().await
-        };
+        let learned = self.learn_now().await;
         self.note(&learned);
         learned
+    }
+
+    async fn learn_now(&mut self) -> Result<(), StoreError> {
+        if self.next_tools.is_ready() {
+            self.catch_up(&self.in_step()).await?;
+        } else {
+            self.go_on().await?;
+        }
+        while self.catch_up_behind().await? {}
+        Ok(())
     }
 
     async fn learn_for_ever(&mut self) {
@@ -190,23 +199,79 @@ impl LearningTask {
 
     async fn go_on(&mut self) -> Result<(), StoreError> {
         let origin = self.origin().await?;
-        let learner = self.next_tools.learner().clone();
-        // What an attempt before this one learned may be of clients that are gone now.
-        learner.take_over(&SharedLearner::new(Learner::new((self.make)(), origin)));
-        let snapshot = self.stores.snapshots.newest_snapshot(&self.model).await?;
-        self.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
-        let is_restored = match snapshot {
-            Some(snapshot) => restored(&learner, snapshot).await,
-            None => false,
-        };
-        if !is_restored {
-            self.skip_old(&learner).await?;
+        let mut anew = Vec::new();
+        for taught in &mut self.taught {
+            // What an attempt before this one learned may be of clients that are gone now.
+            taught.begin_anew(origin);
+            let snapshot = self.stores.snapshots.newest_snapshot(&taught.model).await?;
+            taught.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
+            let is_restored = match snapshot {
+                Some(snapshot) => restored(&taught.learner, snapshot).await,
+                None => false,
+            };
+            if !is_restored {
+                anew.push(taught.learner.clone());
+            }
         }
-        self.know_tools(&learner).await?;
-        self.catch_up(&learner).await?;
-        self.n_saved.get_or_insert(0);
+        self.skip_old(&anew).await?;
+        self.know_tools(&self.learners()).await?;
+        // Who begins behind everybody's predictor does not hold it up.
+        let general = self.next_tools.learner().read().read_to();
+        let is_in_step = |learner: &SharedLearner| learner.read().read_to() >= general;
+        let in_step: Vec<bool> = self.learners().iter().map(is_in_step).collect();
+        let first = self.learners().into_iter().zip(&in_step);
+        let first: Vec<_> = first.filter_map(|(one, is)| is.then_some(one)).collect();
+        self.catch_up(&first).await?;
+        self.behind_at = None;
+        for taught in &mut self.taught {
+            taught.n_saved.get_or_insert(0);
+        }
+        let of_arms = self.next_tools.of_arms().iter().zip(&in_step[1..]);
+        for (of_arms, _) in of_arms.filter(|(_, is_in_step)| **is_in_step) {
+            of_arms.set_ready();
+        }
         self.next_tools.set_ready();
         Ok(())
+    }
+
+    /// Returns all that learn.
+    fn learners(&self) -> Vec<SharedLearner> {
+        let learners = self.taught.iter().map(|taught| &taught.learner);
+        learners.cloned().collect()
+    }
+
+    /// Returns those that learned all that there was.
+    fn in_step(&self) -> Vec<SharedLearner> {
+        let of_arms = self.next_tools.of_arms().iter();
+        let of_arms = of_arms.filter(|of_arms| of_arms.is_ready());
+        let of_arms = of_arms.map(|of_arms| &of_arms.learner);
+        let general = std::iter::once(self.next_tools.learner());
+        general.chain(of_arms).cloned().collect()
+    }
+
+    /// Has predictors of arms that are behind the others learn a part of what they have not read;
+    /// returns whether there is more.
+    async fn catch_up_behind(&mut self) -> Result<bool, StoreError> {
+        let next_tools = Arc::clone(&self.next_tools);
+        let of_arms = next_tools.of_arms().iter();
+        let behind: Vec<&OfArms> = of_arms.filter(|of_arms| !of_arms.is_ready()).collect();
+        let learners = behind.iter().map(|of_arms| of_arms.learner.clone());
+        let learners: Vec<SharedLearner> = learners.collect();
+        if learners.is_empty() {
+            return Ok(false);
+        }
+        // What was read is remembered apart from what is settled, which may stay behind it.
+        let mut after = self.behind_at.max(read_to(&learners));
+        let is_all = self.read_on(&learners, &mut after, PAGES_BEHIND).await;
+        self.behind_at = after;
+        if !is_all? {
+            return Ok(true);
+        }
+        for of_arms in behind {
+            of_arms.set_ready();
+        }
+        info!("the predictors of experiments learned all that there was");
+        Ok(false)
     }
 
     async fn turn(&mut self, due: &mut Due) -> Result<(), StoreError> {
@@ -214,19 +279,24 @@ impl LearningTask {
         if now >= due.look {
             let n_erasures = self.n_erasures().await?;
             due.look = now + LOOK_EVERY;
-            self.is_stale |= n_erasures != self.next_tools.learner().read().origin().n_erasures;
+            let is_of_others =
+                |taught: &Taught| taught.learner.read().origin().n_erasures != n_erasures;
+            self.is_stale |= self.taught.iter().any(is_of_others);
         }
         if self.is_stale || self.is_old() {
             self.learn_anew().await?;
             due.save = now;
         }
-        let learner = self.next_tools.learner().clone();
-        self.catch_up(&learner).await?;
+        self.catch_up(&self.in_step()).await?;
+        self.catch_up_behind().await?;
         if now >= due.age {
-            self.know_tools(&learner).await?;
+            let learners = self.learners();
+            self.know_tools(&learners).await?;
             due.age = now + AGE_EVERY;
             let at = self.clock.now();
-            self.off_the_path(move || learner.write().upkeep(at)).await;
+            for learner in learners {
+                self.off_the_path(move || learner.write().upkeep(at)).await;
+            }
         }
         if now >= due.save {
             due.save = now + SAVE_EVERY;
@@ -237,58 +307,81 @@ impl LearningTask {
 
     /// Returns whether what was learned was begun so long ago that it is to be learned anew.
     fn is_old(&self) -> bool {
-        let begun_at = self.next_tools.learner().read().origin().begun_at;
-        let age = self.clock.now().duration_since(begun_at);
-        Duration::try_from(age).is_ok_and(|age| age >= ANEW_EVERY)
+        let now = self.clock.now();
+        self.taught.iter().any(|taught| {
+            let age = now.duration_since(taught.learner.read().origin().begun_at);
+            Duration::try_from(age).is_ok_and(|age| age >= ANEW_EVERY)
+        })
     }
 
     /// Learns from everything that was not read yet.
-    async fn catch_up(&self, learner: &SharedLearner) -> Result<(), StoreError> {
-        let mut after = learner.read().read_to();
-        loop {
-            let page = self.stores.calls.past_calls(after, PAGE).await?;
-            let Some(last) = page.last() else {
-                break;
-            };
-            after = Some(last.id);
-            let is_last = page.len() < PAGE as usize;
-            self.teach(learner, page).await?;
-            learner.write().settle(self.clock.now());
-            if is_last {
-                break;
-            }
-        }
-        learner.write().end_silent(self.clock.now());
+    async fn catch_up(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
+        let mut after = read_to(learners);
+        while !self.read_on(learners, &mut after, usize::MAX).await? {}
         Ok(())
     }
 
-    /// Learns from the calls of a page, at most half of the time: others need the machine too.
+    /// Learns from what follows `after`, of so many pages at most, and moves it on; returns whether
+    /// that was everything.
+    async fn read_on(
+        &self,
+        learners: &[SharedLearner],
+        after: &mut Option<InvocationId>,
+        n_pages: usize,
+    ) -> Result<bool, StoreError> {
+        let mut is_all = false;
+        for _ in 0..n_pages {
+            let page = self.stores.calls.past_calls(*after, PAGE).await?;
+            is_all = page.len() < PAGE as usize;
+            if let Some(last) = page.last() {
+                let last = last.id;
+                self.teach(learners, page).await?;
+                *after = Some(last);
+                for learner in learners {
+                    learner.write().settle(self.clock.now());
+                }
+            }
+            if is_all {
+                break;
+            }
+        }
+        for learner in learners {
+            learner.write().end_silent(self.clock.now());
+        }
+        Ok(is_all)
+    }
+
+    /// Has each learn from the calls of a page, at most half of the time: others need the machine
+    /// too.
     async fn teach(
         &self,
-        learner: &SharedLearner,
+        learners: &[SharedLearner],
         mut page: Vec<PastCall>,
     ) -> Result<(), StoreError> {
-        let has_unknown = {
-            let learner = learner.read();
-            page.retain(|call| learner.is_new(call));
-            page.iter().any(|call| !learner.is_known(&call.tool_ref()))
-        };
+        let is_new = |call: &PastCall| learners.iter().any(|one| one.read().is_new(call));
+        page.retain(is_new);
         if page.is_empty() {
             return Ok(());
         }
-        if has_unknown {
-            self.know_tools(learner).await?;
+        let is_unknown = |learner: &SharedLearner| {
+            let learner = learner.read();
+            page.iter().any(|call| !learner.is_known(&call.tool_ref()))
+        };
+        if learners.iter().any(is_unknown) {
+            self.know_tools(learners).await?;
         }
         let vectors = self.vectors(&page).await?;
-        let (learner, next_tools) = (learner.clone(), Arc::clone(&self.next_tools));
+        let (learners, next_tools) = (learners.to_vec(), Arc::clone(&self.next_tools));
         let now = self.clock.now();
         let started = Instant::now();
         self.off_the_path(move || {
             for call in &page {
                 let vector = call.context.and_then(|context| vectors.get(&context));
-                let follow = AssertUnwindSafe(|| learner.write().follow(call, vector, now));
-                if catch_unwind(follow).is_err() {
-                    next_tools.failed("learn from a call");
+                for learner in &learners {
+                    let follow = AssertUnwindSafe(|| learner.write().follow(call, vector, now));
+                    if catch_unwind(follow).is_err() {
+                        next_tools.failed("learn from a call");
+                    }
                 }
             }
         })
@@ -321,14 +414,19 @@ impl LearningTask {
             .collect())
     }
 
-    async fn know_tools(&self, learner: &SharedLearner) -> Result<(), StoreError> {
+    async fn know_tools(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
         let tools = self.stores.tools.tools_seen().await?;
-        learner.write().know(&tools);
+        for learner in learners {
+            learner.write().know(&tools);
+        }
         Ok(())
     }
 
-    /// Leaves out what is too old to be learned from.
-    async fn skip_old(&self, learner: &SharedLearner) -> Result<(), StoreError> {
+    /// Has them leave out what is too old to be learned from.
+    async fn skip_old(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
+        if learners.is_empty() {
+            return Ok(());
+        }
         let all = InvocationFilter::default();
         let n_calls = self.stores.calls.count(&all).await?;
         let mut n_left_out = n_calls.saturating_sub(MAX_ANEW);
@@ -340,7 +438,9 @@ impl LearningTask {
                 break;
             };
             after = Some(last.id);
-            learner.write().skip_to(last.id);
+            for learner in learners {
+                learner.write().skip_to(last.id);
+            }
             n_left_out = n_left_out.saturating_sub(page.len() as u64);
         }
         Ok(())
@@ -350,12 +450,18 @@ impl LearningTask {
     /// meanwhile is learned from after that.
     async fn learn_anew(&mut self) -> Result<(), StoreError> {
         let origin = self.origin().await?;
-        let fresh = SharedLearner::new(Learner::new((self.make)(), origin));
+        let fresh = self.taught.iter().map(|taught| taught.untaught(origin));
+        let fresh: Vec<SharedLearner> = fresh.collect();
         self.skip_old(&fresh).await?;
         self.know_tools(&fresh).await?;
         self.catch_up(&fresh).await?;
-        self.next_tools.learner().take_over(&fresh);
-        self.n_saved = None;
+        for (taught, fresh) in self.taught.iter_mut().zip(&fresh) {
+            taught.learner.take_over(fresh);
+            taught.n_saved = None;
+        }
+        for of_arms in self.next_tools.of_arms() {
+            of_arms.set_ready();
+        }
         // A client that was removed meanwhile is noticed at the next look.
         self.is_stale = false;
         info!("everything was learned anew");
@@ -405,6 +511,12 @@ impl LearningTask {
         self.is_store_failing = result.is_err();
         self.next_tools.set_delayed(result.is_err());
     }
+}
+
+/// Returns the call up to which all of them have read.
+fn read_to(learners: &[SharedLearner]) -> Option<InvocationId> {
+    let read_to = learners.iter().map(|learner| learner.read().read_to());
+    read_to.min().flatten()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{ProfileName, SessionId, WorkSessionId};
+use riglm_domain::intent::IntentSource;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::Message;
 use riglm_domain::meta::RequestMeta;
@@ -17,6 +18,7 @@ use riglm_domain::request_hints::RequestHints;
 use tokio::sync::OnceCell;
 
 use super::client_description::ClientDescription;
+use super::sampling::Sampling;
 use super::search_tool::SessionSearch;
 use super::shared::Shared;
 use super::visitor::Visitor;
@@ -37,6 +39,8 @@ pub(super) struct Caller {
     pub(super) profile: Option<ProfileName>,
     /// What it searched for, and could call.
     pub(super) search: SessionSearch,
+    /// What its model was asked.
+    pub(super) sampling: Arc<Sampling>,
     started_at: Timestamp,
     row: OnceCell<SessionId>,
     n_calls: AtomicU64,
@@ -111,6 +115,7 @@ impl Caller {
             principal: visitor.principal,
             profile: visitor.profile,
             search: SessionSearch::default(),
+            sampling: Arc::default(),
             started_at,
             row: OnceCell::new(),
             n_calls: AtomicU64::new(0),
@@ -130,7 +135,7 @@ impl Caller {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn profile_name(&self) -> Option<&str> {
+    pub(super) fn profile_name(&self) -> Option<&str> {
         self.profile.as_ref().map(ProfileName::as_str)
     }
 
@@ -142,6 +147,13 @@ impl Caller {
     /// Returns the name that the client gives itself; empty where it gives none.
     pub(super) fn client_name(&self) -> String {
         self.introduction().client.info.name.clone()
+    }
+
+    /// Returns whether the client offered its language model in its handshake.
+    pub(super) fn offers_sampling(&self) -> bool {
+        let introduction = self.introduction();
+        let declared = introduction.client.metadata.get("capabilities");
+        declared.is_some_and(|names| names.split(',').any(|name| name == "sampling"))
     }
 
     /// Notes what the client says in its `initialize`.
@@ -250,6 +262,7 @@ impl Caller {
             relists: self.listing.relists.load(Ordering::Relaxed),
             session,
             intent: None,
+            stated: None,
             now,
         }
     }
@@ -378,7 +391,7 @@ impl Caller {
     }
 
     /// Returns the work session that a request with these hints, received at that moment, belongs
-    /// to; `None` where they are not derived.
+    /// to; `None` where they are not derived. What the hints say of what is being done is said of it.
     pub(super) async fn work_session(
         &self,
         shared: &Shared,
@@ -411,6 +424,10 @@ impl Caller {
         };
         let work = work_sessions.resolve(&request).await;
         *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        if let Some(text) = &hints.context {
+            let source = IntentSource::Request;
+            shared.note_intent(CallSession::Work(work), source, text, now);
+        }
         Some(work)
     }
 }

@@ -40,6 +40,8 @@ impl Listing<'_> {
             .caller
             .list_ask(&client, session, self.is_modern, recorder.now());
         ask.client_hash = Some(self.caller.client_hash(recorder));
+        let stated = self.shared.stated(row, session, ask.now);
+        ask.stated = stated.as_ref();
         let intent = if lists.is_decided(&ask, offer) {
             None
         } else {
@@ -95,6 +97,8 @@ impl Listing<'_> {
         ask.client_hash = Some(self.caller.client_hash(recorder));
         let intent = self.intent((row, session), offer, ask.now).await;
         ask.intent = intent.as_ref();
+        let stated = self.shared.stated(row, session, ask.now);
+        ask.stated = stated.as_ref();
         lists.forecast(&ask, offer, limit)
     }
 
@@ -144,7 +148,8 @@ impl Listing<'_> {
         let has_others = !shown.is_whole() || shown.offer().is_partial();
         let revision = self.caller.revision();
         let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
-        own.retain(|(tool, _)| *tool == OwnTool::Search || has_others);
+        let needs_others = |tool| matches!(tool, OwnTool::CallTool | OwnTool::SetContext);
+        own.retain(|(tool, _)| has_others || !needs_others(*tool));
         let is_before = |tool: OwnTool| tool == OwnTool::Search && shown.search_first;
         let part = |before: bool| -> Vec<&str> {
             let own = own.iter().filter(|(tool, _)| is_before(*tool) == before);

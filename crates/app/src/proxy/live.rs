@@ -51,15 +51,7 @@ impl Proxy {
     ///
     /// Returns why nothing is.
     pub async fn forecast(&self, id: &str, limit: usize) -> Result<SessionForecast, NoForecast> {
-        let work = id.parse::<WorkSessionId>().ok();
-        let row = id.parse::<SessionId>().ok();
-        let is_it = |session: &ClientSession| {
-            let caller = &session.caller;
-            (work.is_some() && caller.known_work() == work)
-                || (row.is_some() && caller.known_row() == row)
-                || session.transport_id() == Some(id)
-        };
-        let session = self.open_session(is_it).ok_or(NoForecast::NotOpen)?;
+        let session = self.open_session_named(id).ok_or(NoForecast::NotOpen)?;
         let caller = &session.caller;
         let row = caller.known_row().ok_or(NoForecast::NotListed)?;
         let lists = self.shared.filter.lists().ok_or(NoForecast::NotChosen)?;
@@ -80,8 +72,24 @@ impl Proxy {
         })
     }
 
+    /// Returns the open session with this identifier, of its work session, its connection or its
+    /// transport, that was heard of last.
+    pub(super) fn open_session_named(&self, id: &str) -> Option<Arc<ClientSession>> {
+        let work = id.parse::<WorkSessionId>().ok();
+        let row = id.parse::<SessionId>().ok();
+        self.open_session(|session| {
+            let caller = &session.caller;
+            (work.is_some() && caller.known_work() == work)
+                || (row.is_some() && caller.known_row() == row)
+                || session.transport_id() == Some(id)
+        })
+    }
+
     /// Returns the open session that fits and was heard of last.
-    fn open_session(&self, is_it: impl Fn(&ClientSession) -> bool) -> Option<Arc<ClientSession>> {
+    pub(super) fn open_session(
+        &self,
+        is_it: impl Fn(&ClientSession) -> bool,
+    ) -> Option<Arc<ClientSession>> {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let now = std::time::Instant::now();
         let open = sessions.values().filter(|session| !session.is_closed());

@@ -16,6 +16,7 @@ use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, Limit, Observer};
 use riglm_ports::tracer::Tracer;
 
+use super::floods::Floods;
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{MetaTools, Offers, SearchTool};
 use super::session::ClientSession;
@@ -28,6 +29,8 @@ use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
+use crate::recommend::Recommender;
+use crate::safeguards::Safeguards;
 use crate::search::ToolSearch;
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
@@ -53,6 +56,10 @@ pub struct ProxyParts {
     pub limits: Limits,
     /// Finds tools for clients, where they may search.
     pub search: Option<Arc<ToolSearch>>,
+    /// Recommends tools; `None` where that is not wanted.
+    pub recommender: Option<Arc<Recommender>>,
+    /// Hold calls back, or tell models something; `None` where that is not wanted.
+    pub safeguards: Option<Arc<Safeguards>>,
     /// What sessions are doing, in words; `None` where nobody wants to know.
     pub intents: Option<Arc<Intents>>,
     /// Predicts what sessions need next; told of each call. `None` where nothing is learned.
@@ -70,6 +77,7 @@ pub struct ProxyParts {
 pub struct Proxy {
     pub(super) shared: Arc<Shared>,
     pub(super) sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
+    pub(super) floods: Floods,
     next: AtomicU64,
 }
 
@@ -96,6 +104,8 @@ impl Proxy {
             filter: parts.filter,
             limits: ArcSwap::from_pointee(parts.limits),
             search_tool,
+            recommender: parts.recommender,
+            safeguards: parts.safeguards,
             intents: parts.intents,
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
@@ -110,6 +120,7 @@ impl Proxy {
         Self {
             shared: Arc::new(shared),
             sessions: Mutex::default(),
+            floods: Floods::default(),
             next: AtomicU64::new(0),
         }
     }

@@ -6,6 +6,8 @@ pub(super) mod completion;
 pub(super) mod connection;
 mod from_client;
 mod from_upstream;
+mod gating;
+mod guarded;
 mod here;
 mod intents;
 pub(super) mod list_memory;

@@ -12,6 +12,9 @@ mod definition;
 pub(super) mod help;
 mod offers;
 mod own;
+mod rating;
+mod reading_on;
+mod recommending;
 mod session_search;
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use riglm_domain::edit;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
-use riglm_domain::message::{Message, RequestId};
+use riglm_domain::message::{Kind, Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::request_hints::taken_out;
@@ -178,6 +178,9 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
+        let Some(message) = self.not_for_itself(message) else {
+            return Ok(None);
+        };
         let message = taken_out(message);
         let ignored = &message.hints().ignored;
         if !ignored.is_empty() {
@@ -192,6 +195,11 @@ impl ClientSession {
                 return self.refuse(&message, error).await.map(|()| None);
             }
         };
+        if has_call_without_id(&message) {
+            let text = "tools/call is a request and needs an id";
+            let error = RpcError::new(RpcErrorCode::InvalidRequest, text);
+            return self.refuse(&message, error).await.map(|()| None);
+        }
         let message = match &self.traces {
             Some(traces) => traces.begin(message),
             None => message,
@@ -207,18 +215,33 @@ impl ClientSession {
         }
     }
 
-    /// Notes what a message says of what is being done, where the client knows of the proxy.
+    /// Hands an answer of the client to who asked, where that was the proxy itself; returns any other
+    /// message.
+    fn not_for_itself(&self, message: Message) -> Option<Message> {
+        match self.caller.known_row() {
+            Some(row) => self.caller.sampling.answered(row, message),
+            // Who was never searched for anything was not asked either.
+            None => Some(message),
+        }
+    }
+
+    /// Notes what a message says of what is being done, where the client knows of the proxy. Of requests
+    /// that belong to a work session that is noted when that is found ([`Caller::work_session`]).
     async fn note_hint(&self, message: &Message) {
-        let source = IntentSource::Request;
-        let intents = self.shared.intents.as_ref();
-        let Some(intents) = intents.filter(|intents| intents.listens_to(source)) else {
+        let Some(text) = &message.hints().context else {
             return;
         };
-        if let Some(text) = &message.hints().context {
-            let recorder = &self.shared.recorder;
-            let session = self.caller.row(recorder).await;
-            intents.note(self.caller.together(session), source, text, recorder.now());
+        let method = message.single().and_then(|part| part.method());
+        let is_of_work = matches!(method, Some("tools/call" | "tools/list"));
+        let source = IntentSource::Request;
+        let intents = self.shared.intents.as_ref();
+        let is_heard = intents.is_some_and(|intents| intents.listens_to(source));
+        if !is_heard || is_of_work && self.shared.work_sessions.is_some() {
+            return;
         }
+        let row = self.caller.row(&self.shared.recorder).await;
+        let (together, now) = (self.caller.together(row), self.shared.recorder.now());
+        self.shared.note_intent(together, source, text, now);
     }
 
     /// Notes what a message says of the work of the client as a whole: a handshake with a key, and
@@ -478,4 +501,11 @@ fn root_uris(result: &str) -> Option<String> {
 #[derive(Deserialize)]
 struct Root {
     uri: String,
+}
+
+/// Returns whether a message calls a tool as a notification: there would be no row of such a call, and
+/// no rule that it has to pass.
+fn has_call_without_id(message: &Message) -> bool {
+    let mut parts = message.envelopes().iter();
+    parts.any(|part| part.kind() == Kind::Notification && part.method() == Some("tools/call"))
 }

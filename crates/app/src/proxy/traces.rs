@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use riglm_domain::edit::member;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::method;
 use riglm_domain::trace_context::TraceContext;
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::tracer::{Attribute, Call, End, Operation, Span, Target, Tracer};
@@ -23,29 +24,6 @@ use super::shared::Shared;
 const MAX_NAME_CHARS: usize = 128;
 /// What stands for a method that is none of the protocol, whose text could be anything.
 const OTHER: &str = "_OTHER";
-/// The requests that clients make, in any revision.
-const METHODS: [&str; 20] = [
-    "completion/complete",
-    "initialize",
-    "logging/setLevel",
-    "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "server/discover",
-    "subscriptions/listen",
-    "tasks/cancel",
-    "tasks/get",
-    "tasks/list",
-    "tasks/result",
-    "tasks/update",
-    "tools/call",
-    "tools/list",
-];
 
 /// The requests of one session that are traced and not answered yet.
 #[derive(Debug)]
@@ -201,10 +179,9 @@ impl Shared {
 
 /// Returns a request as it stands in spans; `name` is what its parameters name.
 pub(super) fn call<'a>(method: &str, name: Option<&'a str>) -> Call<'a> {
-    let known = METHODS.into_iter().find(|known| *known == method);
     let name = name.map(within_limit);
     Call {
-        method: known.unwrap_or(OTHER),
+        method: method::known(method).unwrap_or(OTHER),
         target: match method {
             "tools/call" => name.map(Target::Tool),
             "prompts/get" => name.map(Target::Prompt),
@@ -244,7 +221,6 @@ mod tests {
         let other = call("secret/method", Some("secret"));
         assert_eq!((other.method, other.target), (OTHER, None));
         assert_eq!(call("resources/read", Some("n")).target, None);
-        assert!(METHODS.is_sorted());
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl<'a, S: InvocationRepository> History<'a, S> {
         open.last_call = open.last_call.max(past.started_at);
         open.session.calls.push(ReplayCall {
             tool: position,
-            ok: past.outcome == Some(Outcome::Ok),
+            ok: past.outcome.is_some_and(Outcome::is_success),
             turn: None,
             at: Some(past.started_at),
         });

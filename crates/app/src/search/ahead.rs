@@ -47,7 +47,12 @@ pub(super) fn ahead(
         now,
     };
     let prediction = next_tools.predict(&view, &tools);
-    if prediction.fallback.is_some() || prediction.confidence(LIST).is_cold_start() {
+    if prediction.fallback.is_some() {
+        return Vec::new();
+    }
+    // That nothing is told follows from the prediction, too.
+    next_tools.exposed(&view);
+    if prediction.confidence(LIST).is_cold_start() {
         return Vec::new();
     }
     let even = u32::try_from(prediction.ranked.len()).map_or(0.0, |n| 1.0 / f64::from(n.max(1)));

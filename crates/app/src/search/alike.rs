@@ -49,6 +49,14 @@ impl Alike {
         }
     }
 
+    /// Returns the positions of the tools that are the same as the one at a position, ascending.
+    pub(super) fn others(&self, position: usize) -> Vec<usize> {
+        let group = self.group_of.get(position);
+        let group = group.and_then(|group| self.groups.get(*group));
+        let all = group.into_iter().flatten().copied();
+        all.filter(|other| *other != position).collect()
+    }
+
     /// Returns the first `limit` groups of these hits, each at the place of its best one, with all
     /// tools of the group, whether they are hits or not.
     pub(super) fn groups<'a>(&self, hits: &'a [Hit], limit: usize) -> Vec<Group<'a>> {

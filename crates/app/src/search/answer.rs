@@ -6,16 +6,30 @@ mod schema;
 
 use std::borrow::Cow;
 
+use riglm_domain::edit::{member, with_element, with_member};
 use riglm_domain::retrieval::ToolText;
 use riglm_domain::search::SearchQuality;
 use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub(super) use next::Predicted;
 use next::{NextDraft, NextMatch};
 use room::Room;
 pub(crate) use schema::input_schema;
+
+/// What is said of an answer that was given before.
+const GIVEN_BEFORE: &str = "You searched for the same before: this is the same answer.";
+
+/// Returns an answer that was given before, as text and as the JSON text of an object, each of which
+/// says so.
+pub(crate) fn given_before(text: &str, structured: &str) -> (String, String) {
+    let notes = member(structured, "notes").unwrap_or("[]");
+    let notes = with_element(notes, &Value::from(GIVEN_BEFORE).to_string());
+    let text = format!("{}\n{GIVEN_BEFORE}\n", text.trim_end());
+    (text, with_member(structured, "notes", &notes))
+}
 
 /// A tool that is answered, before it is known how much of it there is room for.
 #[derive(Debug)]
@@ -68,6 +82,17 @@ impl AnswerRules {
             self.token_budget / 10 * 6
         } else {
             self.token_budget
+        }
+    }
+}
+
+impl AnswerRules {
+    /// Returns the rules for an answer that has room for saying that it was given before.
+    pub(super) fn with_room_to_say_again(&self, counter: &dyn TokenCounter) -> Self {
+        let line = counter.count(&format!("\n{GIVEN_BEFORE}"));
+        Self {
+            token_budget: self.token_budget.saturating_sub(line),
+            ..self.clone()
         }
     }
 }

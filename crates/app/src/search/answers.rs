@@ -3,7 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
-use riglm_domain::id::SessionId;
+use riglm_domain::experiment::ExperimentArm;
+use riglm_domain::invocation::CallSession;
+use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 
 use super::request::SearchReply;
@@ -15,8 +17,26 @@ const MAX_BYTES: usize = 16 << 20;
 /// The most bytes of one that is held. None is that large with the default token budget.
 const MAX_ANSWER_BYTES: usize = MAX_BYTES / 16;
 
-/// What was asked: by whom, over which offer, for how many tools, and in which words.
-pub(super) type Question = (SessionId, [u8; 32], usize, String);
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    /// By whom: what is known of others is not told.
+    pub(super) principal: Principal,
+    /// In which work session: over another connection it is the same question.
+    pub(super) together: CallSession,
+    /// Over which offer.
+    pub(super) offer: [u8; 32],
+    /// For how many tools.
+    pub(super) limit: usize,
+    /// In which words.
+    pub(super) text: String,
+    /// In which arm of an experiment that ranks tools in another way.
+    pub(super) arm: Option<ExperimentArm>,
+    /// The positions of tools that the operator pinned.
+    pub(super) pinned: Vec<usize>,
+    /// By the number of which predictor it is told what is needed next.
+    pub(super) predictor: usize,
+}
 
 /// The answers that were given last.
 #[derive(Debug)]
@@ -72,7 +92,7 @@ impl Answers {
 }
 
 /// Returns about how much memory an answer takes.
-fn n_bytes((_, _, _, text): &Question, reply: &SearchReply) -> usize {
+fn n_bytes(question: &Question, reply: &SearchReply) -> usize {
     let names = |tool: &ToolRef| tool.upstream.as_str().len() + tool.tool.as_str().len();
     let results = reply.results.iter();
     let results = results.map(|result| size_of_val(result) + names(&result.tool));
@@ -80,7 +100,7 @@ fn n_bytes((_, _, _, text): &Question, reply: &SearchReply) -> usize {
     let predicted = predicted.map(|tool| size_of_val(tool) + names(tool));
     let vector = reply.query_vector.as_ref();
     let vector = vector.map_or(0, |vector| size_of_val(vector.vector()));
-    let texts = text.len() + reply.text.len() + reply.structured.len();
+    let texts = question.text.len() + reply.text.len() + reply.structured.len();
     size_of::<(Question, SearchReply)>() + texts + vector + results.chain(predicted).sum::<usize>()
 }
 
@@ -92,7 +112,16 @@ mod tests {
 
     fn question(n: usize) -> Question {
         let session = "01890000-0000-7000-8000-000000000001".parse().unwrap();
-        (session, [0; 32], 10, n.to_string())
+        Question {
+            principal: Principal::local(),
+            together: CallSession::Connection(session),
+            offer: [0; 32],
+            limit: 10,
+            text: n.to_string(),
+            arm: None,
+            pinned: Vec::new(),
+            predictor: 0,
+        }
     }
 
     fn reply(n_bytes: usize) -> SearchReply {

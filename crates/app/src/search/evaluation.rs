@@ -1,18 +1,26 @@
 //! How good searches are, measured on queries of which the right tools are known.
 
+mod expanding;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::evaluation::{Gold, RankingMetrics};
+use riglm_domain::recommender::{
+    Candidate, CandidateIndex, FactorWeights, IntentAnalysis, Lexicon, Standings, Successions,
+    ToolStanding, ranked_candidates,
+};
 use riglm_domain::retrieval::{
-    IndexedTool, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex, UsageHistory, grade,
+    ExpansionRules, Hit, IndexedTool, Past, QualityRules, Query, RankingRules, Synonyms, ToolIndex,
+    UsageHistory, fused, grade,
 };
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolKey;
 use riglm_ports::encoder::{Encoder, EncoderError};
 
+use self::expanding::Variants;
 use super::encoders::Tier;
 
 /// A right tool among this many says that the answer was good.
@@ -52,6 +60,23 @@ pub struct EvaluationOptions {
     pub with_history: bool,
     /// How many tools are ranked, at least the largest place that is measured.
     pub limit: usize,
+    /// How what was found is ranked as recommendations; `None` for searches.
+    pub recommending: Option<Recommending>,
+    /// Which other words are tried for queries of which the answer is graded low; `None` for none.
+    pub expansion: Option<ExpansionRules>,
+}
+
+/// How what was found is ranked as recommendations.
+#[derive(Clone, Debug)]
+pub struct Recommending {
+    /// Which words say what is to be done.
+    pub lexicon: Lexicon,
+    /// How much each factor counts.
+    pub weights: FactorWeights,
+    /// How many candidates are ranked.
+    pub n_candidates: usize,
+    /// How many tools are recommended.
+    pub n_recommended: usize,
 }
 
 /// What came of the answers of one grade.
@@ -68,12 +93,20 @@ pub struct Graded {
 pub struct EvaluationReport {
     /// How good the rankings are.
     pub metrics: RankingMetrics,
+    /// How many different tools were recommended, and of how many answers one tool at least was
+    /// right; both 0 for searches.
+    pub recommended: (usize, u64),
     /// What came of the answers of each grade.
     pub grades: BTreeMap<SearchQuality, Graded>,
+    /// For how many queries other words were tried, and for how many of them the answer was graded
+    /// better with them.
+    pub expanded: (u64, u64),
     /// The time of each ranking, without the encoder, ascending.
     pub rank_times: Vec<Duration>,
     /// The time in which each query was encoded, ascending; empty without an encoder.
     pub encode_times: Vec<Duration>,
+    /// The places of the queries whose answers are graded low.
+    low: Vec<usize>,
 }
 
 /// Answers every query with the vectors of these encoders, the better one first, or without any,
@@ -93,6 +126,7 @@ pub async fn evaluate(
     let mut queries: Vec<Query> = (catalog.queries.iter())
         .map(|query| Query::new(&query.text, &options.synonyms))
         .collect();
+    let mut tiers: Vec<Tier> = Vec::new();
     let mut encode_times = vec![
         Duration::ZERO;
         if encoders.is_empty() {
@@ -116,8 +150,19 @@ pub async fn evaluate(
             }
             progress("encoding queries", number + 1, encode_times.len());
         }
+        tiers.push(tier);
     }
-    let mut report = rank_all(catalog, &index, &queries, options, progress);
+    let none = Variants::default();
+    let variants = match &options.expansion {
+        None => none,
+        Some(rules) => {
+            let first = rank_all(catalog, &index, (&queries, &none), options, &|_, _, _| {});
+            let low = first.low.as_slice();
+            let asked = (queries.as_slice(), low);
+            expanding::variants(catalog, &index, asked, &tiers, (options, rules)).await?
+        }
+    };
+    let mut report = rank_all(catalog, &index, (&queries, &variants), options, progress);
     report.encode_times = encode_times;
     report.encode_times.sort_unstable();
     Ok(report)
@@ -126,7 +171,7 @@ pub async fn evaluate(
 fn rank_all(
     catalog: &LabelledCatalog,
     index: &ToolIndex,
-    queries: &[Query],
+    (queries, variants): (&[Query], &Variants),
     options: &EvaluationOptions,
     progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> EvaluationReport {
@@ -134,19 +179,50 @@ fn rank_all(
     let mut metrics = RankingMetrics::default();
     let mut grades: BTreeMap<SearchQuality, Graded> = BTreeMap::new();
     let mut rank_times = Vec::with_capacity(queries.len());
+    let reranker = (options.recommending.as_ref()).map(|rules| Reranker::new(rules, index));
+    let mut recommended: BTreeSet<usize> = BTreeSet::new();
+    let mut n_right = 0;
+    let mut expanded = (0, 0);
+    let mut low = Vec::new();
     for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
-        let hits = match &mut others {
+        let other_words = variants.of(number);
+        let rank = |past: Option<Past<'_>>| {
+            let limit = if other_words.is_empty() {
+                options.limit
+            } else {
+                index.tools().len()
+            };
+            let hits = index.rank(query, &options.ranking, past, limit);
+            better(index, hits, (other_words, past), options)
+        };
+        let (hits, ranking) = match &mut others {
             None => timed(&mut rank_times, || {
-                index.rank(query, &options.ranking, None, options.limit)
+                let hits = rank(None);
+                let ranking = reranked(reranker.as_ref(), &labelled.text, &hits, None);
+                (hits, ranking)
             }),
             Some(others) => others.without(labelled.group, number, |past| {
                 timed(&mut rank_times, || {
-                    index.rank(query, &options.ranking, Some(past), options.limit)
+                    let hits = rank(Some(past));
+                    let text = &labelled.text;
+                    let ranking = reranked(reranker.as_ref(), text, &hits, Some(past));
+                    (hits, ranking)
                 })
             }),
         };
         let (_, quality) = grade(&hits, &options.quality);
-        let ranking: Vec<usize> = hits.into_iter().map(|hit| hit.position).collect();
+        if quality == SearchQuality::Low {
+            low.push(number);
+        }
+        if !other_words.is_empty() {
+            expanded.0 += 1;
+            expanded.1 += u64::from(quality < SearchQuality::Low);
+        }
+        if let Some(rules) = &options.recommending {
+            let first = &ranking[..ranking.len().min(rules.n_recommended)];
+            recommended.extend(first);
+            n_right += u64::from(labelled.gold.items().any(|tool| first.contains(tool)));
+        }
         let first = &ranking[..ranking.len().min(N_GRADED)];
         let of_grade = grades.entry(quality).or_default();
         of_grade.n_answers += 1;
@@ -157,9 +233,99 @@ fn rank_all(
     rank_times.sort_unstable();
     EvaluationReport {
         metrics,
+        recommended: (recommended.len(), n_right),
         grades,
         rank_times,
         encode_times: Vec::new(),
+        expanded,
+        low,
+    }
+}
+
+/// Returns hits, or what is found with other words where that is graded better.
+fn better(
+    index: &ToolIndex,
+    hits: Vec<Hit>,
+    (variants, past): (&[(f64, Query)], Option<Past<'_>>),
+    options: &EvaluationOptions,
+) -> Vec<Hit> {
+    if variants.is_empty() {
+        return hits;
+    }
+    // Ranks of all tools are fused, as in the proxy.
+    let n_tools = index.tools().len();
+    let found = variants.iter().map(|(trust, query)| {
+        let found = index.rank(query, &options.ranking, past, n_tools);
+        (*trust, found)
+    });
+    let found: Vec<(f64, Vec<Hit>)> = found.collect();
+    let both = fused(&hits, &found);
+    // Better grades come first.
+    let is_better = grade(&both, &options.quality).1 < grade(&hits, &options.quality).1;
+    let mut best = if is_better { both } else { hits };
+    best.truncate(options.limit);
+    best
+}
+
+/// Ranks what was found as the recommender does.
+struct Reranker<'a> {
+    rules: &'a Recommending,
+    index: &'a ToolIndex,
+    candidates: CandidateIndex,
+}
+
+impl<'a> Reranker<'a> {
+    fn new(rules: &'a Recommending, index: &'a ToolIndex) -> Self {
+        Self {
+            candidates: CandidateIndex::new(index.tools(), &rules.lexicon),
+            rules,
+            index,
+        }
+    }
+
+    /// Returns the positions of the recommended tools, best first. All that is known of tools is how
+    /// often the others called them, and which the session called.
+    fn ranked(&self, text: &str, hits: &[Hit], past: Option<Past<'_>>) -> Vec<usize> {
+        let intent = IntentAnalysis::of(text, &self.rules.lexicon);
+        let neighbours: Vec<usize> = hits.iter().map(|hit| hit.position).collect();
+        let n = self.rules.n_candidates;
+        let candidates = self.candidates.candidates(&intent, &neighbours, n);
+        let tools = self.index.tools();
+        let mut scores = vec![0.0; tools.len()];
+        for hit in hits {
+            scores[hit.position] = hit.score;
+        }
+        let standing = |candidate: &Candidate| {
+            let tool = &tools[candidate.position];
+            let uses = past.map_or(0.0, |past| past.history.calls(tool.key()));
+            let standing = ToolStanding {
+                uses,
+                ..ToolStanding::default()
+            };
+            (tool.tool().clone(), standing)
+        };
+        let standings = Standings::new(candidates.iter().map(standing).collect());
+        let factors = |candidate: &Candidate, relevance| {
+            let tool = &tools[candidate.position];
+            let used = past.is_some_and(|past| past.session_tools.contains(&tool.key()));
+            let session = if used { Successions::USED } else { 0.0 };
+            standings.factors(tool.tool(), relevance, session)
+        };
+        let ranked = ranked_candidates(&intent, candidates, &scores, &self.rules.weights, factors);
+        ranked.into_iter().map(|one| one.tool.position).collect()
+    }
+}
+
+/// Returns the positions of what was found, best first, as they are recommended where they are.
+fn reranked(
+    reranker: Option<&Reranker<'_>>,
+    text: &str,
+    hits: &[Hit],
+    past: Option<Past<'_>>,
+) -> Vec<usize> {
+    match reranker {
+        Some(reranker) => reranker.ranked(text, hits, past),
+        None => hits.iter().map(|hit| hit.position).collect(),
     }
 }
 
@@ -292,6 +458,8 @@ mod tests {
             quality: QualityRules::default(),
             with_history,
             limit: 20,
+            recommending: None,
+            expansion: None,
         }
     }
 

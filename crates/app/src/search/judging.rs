@@ -25,16 +25,16 @@ impl Judged {
     /// A tool of which the query is the name comes first. Those whose names are near come before
     /// the hits where the query is written as names are, or is a word that no tool has, and behind
     /// them where it is another word; where nothing fits, they are all there is.
+    /// `fits` says whether any hit does; see [`fits`].
     pub(super) fn new(
         text: &str,
-        hits: Vec<Hit>,
+        (hits, fits): (Vec<Hit>, bool),
         quality: SearchQuality,
         offer: &Offer,
-        rules: &SearchRules,
     ) -> Self {
         let offered = offer.tools();
         let exact = exact(text, offered, &hits);
-        if !fits(&hits, rules) {
+        if !fits {
             return Self::unfit(text, &exact, offer);
         }
         if !exact.is_empty() {
@@ -93,8 +93,14 @@ impl Judged {
     }
 }
 
+/// Returns whether a query asks for a tool by its name, so that nobody else need be asked what it
+/// means.
+pub(super) fn is_named(text: &str, offered: &[OfferedTool]) -> bool {
+    NameLikeness::of(text) == NameLikeness::Identifier || !exact(text, offered, &[]).is_empty()
+}
+
 /// Returns the hits with those at these positions first.
-fn with_first(positions: &[usize], hits: Vec<Hit>) -> Vec<Hit> {
+pub(super) fn with_first(positions: &[usize], hits: Vec<Hit>) -> Vec<Hit> {
     let (by_name, others): (Vec<Hit>, Vec<Hit>) =
         (hits.into_iter()).partition(|hit| positions.contains(&hit.position));
     let first = positions.iter().map(|position| {
@@ -128,7 +134,7 @@ fn exact(text: &str, offered: &[OfferedTool], hits: &[Hit]) -> Vec<usize> {
 }
 
 /// Returns whether one of the first hits fits, or was used for something similar.
-fn fits(hits: &[Hit], rules: &SearchRules) -> bool {
+pub(super) fn fits(hits: &[Hit], rules: &SearchRules) -> bool {
     let mut first = hits.iter().take(N_JUDGED);
     first.any(|hit| fit(hit) >= rules.min_fit || is_remembered(hit))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
@@ -42,6 +42,8 @@ pub(super) struct UseAfterText {
     /// The vector of the text, centred.
     pub(super) text: Embedding,
     pub(super) given_at: Timestamp,
+    /// The text itself, where it was kept.
+    pub(super) words: Option<String>,
     /// The tools, and whether the call went well.
     pub(super) calls: Vec<(ToolKey, bool)>,
 }
@@ -73,7 +75,7 @@ pub(super) struct Lesson {
     /// The tools that the session had used before; `None` if this one was among them.
     others: Option<Vec<ToolKey>>,
     /// The text that the call belongs to, and how much it tells of it.
-    text: Option<(Embedding, f32)>,
+    text: Option<(PastSearch, f32)>,
     at: Timestamp,
 }
 
@@ -87,18 +89,26 @@ impl Lesson {
                 history.count_together(*other, self.tool, 1.0);
             }
         }
-        if let Some((text, trust)) = &self.text {
-            history.remember(text, (self.tool, *trust), self.at, 0);
+        if let Some((search, trust)) = &self.text {
+            history.remember(&search.text, (self.tool, *trust), self.at, 0);
         }
+    }
+
+    /// Returns the search that led to the call, where that went well.
+    pub(super) fn success(&self) -> Option<&PastSearch> {
+        let search = self.text.as_ref().filter(|(_, trust)| *trust > 0.0);
+        search.map(|(search, _)| search)
     }
 }
 
 /// A text that a session searched for.
 #[derive(Clone, Debug)]
-struct PastSearch {
+pub(super) struct PastSearch {
     /// Its vector, centred.
-    text: Embedding,
-    at: Timestamp,
+    pub(super) text: Embedding,
+    /// The text itself.
+    pub(super) words: Arc<str>,
+    pub(super) at: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -128,10 +138,10 @@ impl Sessions {
     }
 
     /// Notes what a session searched for.
-    pub(super) fn searched(&self, session: SessionId, text: Embedding, at: Timestamp) {
+    pub(super) fn searched(&self, session: SessionId, search: PastSearch) {
         let mut sessions = self.lock();
         let state = sessions.get_or_insert_mut(session, SessionState::default);
-        state.searches.push_back(PastSearch { text, at });
+        state.searches.push_back(search);
         if state.searches.len() > MAX_SESSION_SEARCHES {
             state.searches.pop_front();
         }
@@ -147,7 +157,7 @@ impl Sessions {
             it.at <= event.began_at && event.began_at.duration_since(it.at) <= SEARCH_LASTS
         };
         let search = state.searches.iter().rev().find(is_fresh);
-        let text = search.map(|it| (it.text.clone(), trust(event.is_ok)));
+        let text = search.map(|it| (it.clone(), trust(event.is_ok)));
         let is_new = !state.tools.contains(&tool) && state.tools.len() < MAX_SESSION_TOOLS;
         let others = is_new.then(|| state.tools.clone());
         if is_new {

@@ -1,5 +1,7 @@
 //! What is remembered of principals, read from the store when it is needed.
 
+mod earlier;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +11,17 @@ use lru::LruCache;
 use riglm_domain::context::ContextSource;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, SessionId};
-use riglm_domain::invocation::{InvocationSummary, Outcome};
+use riglm_domain::invocation::InvocationSummary;
 use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::UsageHistory;
+use riglm_domain::retrieval::{UsageHistory, Variant};
 use riglm_domain::tool::{ToolKey, ToolRef};
 use riglm_ports::analytics::{
     ContextRepository, EmbeddingRepository, InvocationRepository, StoreError, UsageRepository,
 };
 
+use self::earlier::{EarlierSearches, KeptSearch};
 use super::encoders::Tier;
-use super::learning::{Counted, Lesson, Sessions, UseAfterText, history};
+use super::learning::{Counted, Lesson, PastSearch, Sessions, UseAfterText, history};
 use super::request::ToolCalled;
 
 /// How far back calls are counted.
@@ -56,6 +59,8 @@ struct State {
     history: Option<Arc<UsageHistory>>,
     read_at: Option<Timestamp>,
     is_reading: bool,
+    /// What was searched for before calls that went well.
+    earlier: EarlierSearches,
     /// What was learned while the store is being read.
     meanwhile: Vec<Lesson>,
 }
@@ -113,6 +118,7 @@ impl Memories {
     /// search.
     pub(super) async fn read(&self, principal: &Principal, tiers: &[Tier], now: Timestamp) {
         let read = self.history_of(principal, tiers, now).await;
+        let is_stored = self.stores.is_some();
         let Some(known) = self.known(principal) else {
             return;
         };
@@ -120,7 +126,10 @@ impl Memories {
         state.is_reading = false;
         let meanwhile = std::mem::take(&mut state.meanwhile);
         match read {
-            Ok(mut history) => {
+            Ok((mut history, kept)) => {
+                if is_stored {
+                    state.earlier.read(kept, now, READ_ANEW_AFTER);
+                }
                 for lesson in meanwhile {
                     lesson.teach(&mut history);
                 }
@@ -147,8 +156,20 @@ impl Memories {
     }
 
     /// Notes what a session searched for.
-    pub(super) fn searched(&self, session: SessionId, text: Embedding, at: Timestamp) {
-        self.sessions.searched(session, text, at);
+    pub(super) fn searched(&self, session: SessionId, search: PastSearch) {
+        self.sessions.searched(session, search);
+    }
+
+    /// Returns what a principal searched for earlier, before calls that went well, that is near to a
+    /// text with this vector: at most `n` texts, the nearest first.
+    pub(super) fn earlier(
+        &self,
+        principal: &Principal,
+        text: &Embedding,
+        n: usize,
+    ) -> Vec<Variant> {
+        let known = self.known(principal);
+        known.map_or_else(Vec::new, |known| known.state().earlier.near(text, n))
     }
 
     /// Learns from a call that ended.
@@ -159,6 +180,9 @@ impl Memories {
             return;
         };
         let mut state = known.state();
+        if let Some(search) = lesson.success() {
+            state.earlier.add(search.clone());
+        }
         if let Some(history) = &mut state.history {
             lesson.teach(Arc::make_mut(history));
         }
@@ -172,16 +196,19 @@ impl Memories {
         principal: &Principal,
         tiers: &[Tier],
         now: Timestamp,
-    ) -> Result<UsageHistory, StoreError> {
+    ) -> Result<(UsageHistory, Vec<KeptSearch>), StoreError> {
         let Some(stores) = &self.stores else {
-            return Ok(UsageHistory::new(UsageHistory::MAX_MEMORIES));
+            let none = UsageHistory::new(UsageHistory::MAX_MEMORIES);
+            return Ok((none, Vec::new()));
         };
         let counted = counted(stores, principal, now).await?;
         let uses = uses(stores, principal, tiers).await?;
+        let kept = uses.iter().map(KeptSearch::of).collect();
         // Thousands of texts are compared with each other.
         let made = tokio::task::spawn_blocking(move || history(&counted, &uses));
         // The runtime is ending.
-        Ok(made.await.unwrap_or_else(|_| UsageHistory::new(0)))
+        let history = made.await.unwrap_or_else(|_| UsageHistory::new(0));
+        Ok((history, kept))
     }
 
     fn known(&self, principal: &Principal) -> Option<Arc<Remembered>> {
@@ -219,7 +246,7 @@ async fn uses(
     let mut contexts = stores.contexts.contexts_of(principal, MAX_TEXTS).await?;
     let is_told = |source| matches!(source, ContextSource::Search | ContextSource::SetContext);
     contexts.retain(|context| is_told(context.source));
-    let mut texts: BTreeMap<ContextId, (Embedding, Timestamp)> = BTreeMap::new();
+    let mut texts: BTreeMap<ContextId, (Embedding, Timestamp, Option<String>)> = BTreeMap::new();
     for context in contexts {
         let Some(embedding) = context.embedding else {
             continue;
@@ -228,7 +255,7 @@ async fn uses(
             continue;
         };
         if let Some(centred) = tier.centred_when_ready(&embedding).await {
-            texts.insert(context.id, (centred, context.given_at));
+            texts.insert(context.id, (centred, context.given_at, context.text));
         }
     }
     if texts.is_empty() {
@@ -246,21 +273,22 @@ async fn uses(
         let (Some(context), Some(end)) = (call.context, end) else {
             continue;
         };
-        if matches!(end.outcome, Outcome::Cancelled | Outcome::Unknown) {
+        if !end.outcome.tells_of_tool() {
             continue;
         }
         let tool = ToolRef {
             upstream: call.upstream,
             tool: call.tool,
         };
-        let used = (tool.key(), end.outcome == Outcome::Ok);
+        let used = (tool.key(), end.outcome.is_success());
         by_text.entry(context).or_default().push(used);
     }
-    let followed = |(id, (text, given_at)): (ContextId, (Embedding, Timestamp))| {
+    let followed = |(id, (text, given_at, words))| {
         let calls = by_text.remove(&id)?;
         Some(UseAfterText {
             text,
             given_at,
+            words,
             calls,
         })
     };

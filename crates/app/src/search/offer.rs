@@ -43,9 +43,23 @@ impl OfferedTool {
     pub fn first_line(&self) -> String {
         let description = member(&self.definition, "description").and_then(unescaped);
         let description = description.unwrap_or_default();
-        let line = description.trim().lines().next().unwrap_or_default();
-        line.chars().take(Self::MAX_LINE_CHARS).collect()
+        let is_end = |c: char| {
+            matches!(
+                c,
+                '\n' | '\r' | '\u{0b}' | '\u{0c}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+            )
+        };
+        let line = description.trim().split(is_end).next().unwrap_or_default();
+        let shown = line.chars().filter(|c| !is_hidden(*c));
+        shown.take(Self::MAX_LINE_CHARS).collect()
     }
+}
+
+/// Returns whether a character is one that a reader does not see and that changes what they see: a
+/// control character, or one that turns the direction of text.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The tools that a session could call, in the order of the list, and their servers.
@@ -188,5 +202,32 @@ impl Offer {
         servers
             .find(|(name, _)| name == upstream)
             .map(|(_, server)| server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_no_breaks_and_nothing_that_hides() {
+        let tool = |description: &str| OfferedTool {
+            name: "n".into(),
+            tool: ToolRef {
+                upstream: UpstreamName::parse("u").unwrap(),
+                tool: "n".into(),
+            },
+            definition: serde_json::json!({ "description": description })
+                .to_string()
+                .into(),
+            is_hidden: false,
+        };
+        let line = |description: &str| tool(description).first_line();
+        for end in ["\n", "\r", "\u{2028}", "\u{85}"] {
+            assert_eq!(line(&format!("Pays.{end}2. fake (0.99)")), "Pays.");
+        }
+        assert_eq!(line("a\u{1b}[2J\u{202e}b"), "a[2Jb");
+        assert_eq!(line(&"\u{e9}".repeat(300)).chars().count(), 200);
+        assert_eq!(line(""), "");
     }
 }

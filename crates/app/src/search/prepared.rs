@@ -8,6 +8,7 @@ use riglm_domain::retrieval::{Centre, IndexedTool, ToolIndex, ToolText, ToolVect
 use sha2::{Digest, Sha256};
 
 use super::alike::Alike;
+use super::ladder::{NoteRules, PreparedNotes, Warned};
 use super::offer::{Offer, OfferedTool};
 
 /// How many different offers are held. There are as many as there are sets of upstreams that
@@ -23,6 +24,8 @@ pub(super) struct Prepared {
     pub(super) alike: Alike,
     /// The same with vectors, for each encoder that is done with it.
     with_vectors: Vec<OnceLock<ToolIndex>>,
+    /// What operators know about its tools.
+    pub(super) notes: Option<PreparedNotes>,
 }
 
 impl Prepared {
@@ -56,15 +59,19 @@ impl Prepared {
 #[derive(Debug)]
 pub(super) struct Offers {
     n_tiers: usize,
+    notes: NoteRules,
+    warned: Warned,
     held: Mutex<LruCache<[u8; 32], Arc<Prepared>>>,
     read: Mutex<LruCache<[u8; 32], IndexedTool>>,
 }
 
 impl Offers {
-    pub(super) fn new(n_tiers: usize) -> Self {
+    pub(super) fn new(n_tiers: usize, notes: NoteRules) -> Self {
         let cache = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
         Self {
             n_tiers,
+            notes,
+            warned: Warned::default(),
             held: Mutex::new(LruCache::new(cache(MAX_OFFERS))),
             read: Mutex::new(LruCache::new(cache(MAX_DEFINITIONS))),
         }
@@ -86,6 +93,12 @@ impl Offers {
         let by_words = ToolIndex::new(tools.collect());
         let prepared = Arc::new(Prepared {
             alike: Alike::new(by_words.tools()),
+            notes: PreparedNotes::new(
+                (&self.notes, &self.warned),
+                offer,
+                by_words.tools(),
+                self.n_tiers,
+            ),
             by_words,
             with_vectors: (0..self.n_tiers).map(|_| OnceLock::new()).collect(),
         });

@@ -10,7 +10,9 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::search::{ScoredTool, SearchQuality};
 use riglm_domain::tool::ToolRef;
+use riglm_ports::reranker::Reranker;
 
+use super::ladder::Guarded;
 use super::offer::Offer;
 use crate::filtering::ShownList;
 
@@ -37,6 +39,10 @@ pub struct SearchCall {
     /// The tools that answers to earlier searches of the session named: the client knows them, and
     /// is not told again that it may need them next.
     pub told: HashSet<ToolRef>,
+    /// The positions of the tools that the operator pinned for who searches.
+    pub pinned: Vec<usize>,
+    /// The client's own model, where it offers one and may be asked.
+    pub client_model: Option<Guarded<dyn Reranker>>,
 }
 
 impl SearchCall {
@@ -130,6 +136,8 @@ mod tests {
             offer: Arc::new(Offer::new(tools, Vec::new())),
             shown: None,
             told,
+            pinned: Vec::new(),
+            client_model: None,
         };
         let unknown = |at: &usize| call.is_unknown(*at);
         assert_eq!((0..4).filter(unknown).collect::<Vec<_>>(), [2]);

@@ -1,13 +1,18 @@
 //! The search itself: from a query to an answer, and what is learned on the way.
 
+mod expanding;
 mod fitting;
+mod ranking;
 mod replying;
+mod reranking;
+mod similar;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::embedding::Embedding;
+use riglm_domain::experiment::{FusionRule, Lever};
 use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{QualityRules, Query, RankingRules, Synonyms};
@@ -18,14 +23,18 @@ use tokio_util::task::TaskTracker;
 
 use self::fitting::Asking;
 pub use self::fitting::TextFit;
+pub use self::ranking::OfferRanking;
 use self::replying::Asked;
 use super::answer::AnswerRules;
-use super::answers::Answers;
+use super::answers::{Answers, Question};
 use super::encoders::{EncoderCondition, Flights, Tier};
+use super::ladder::{Ladder, ModelLimits, Reranking};
+use super::learning::PastSearch;
 use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
 use super::prepared::{Offers, Prepared};
 use super::request::{SearchCall, SearchReply, ToolCalled};
+use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::learning::NextTools;
 
 /// How many tools an answer has when the client does not say.
@@ -49,6 +58,24 @@ pub struct SearchRules {
     /// An answer of which no hit fits better than this says that nothing fits; see
     /// [`fit`](riglm_domain::retrieval::fit()).
     pub min_fit: f64,
+}
+
+impl SearchRules {
+    /// Returns how tools are ranked for who is in this arm.
+    fn ranking_in(&self, arm: Option<&AssignedArm>) -> RankingRules {
+        let ranking = self.ranking.clone();
+        match arm.and_then(AssignedArm::fusion) {
+            None => ranking,
+            Some(FusionRule::Score) => RankingRules {
+                rank_fusion: None,
+                ..ranking
+            },
+            Some(FusionRule::ReciprocalRank(fusion)) => RankingRules {
+                rank_fusion: Some(fusion.clone()),
+                ..ranking
+            },
+        }
+    }
 }
 
 impl Default for SearchRules {
@@ -111,6 +138,8 @@ pub struct SearchEncoder {
 pub struct ToolSearch {
     shared: Arc<Shared>,
     tasks: TaskTracker,
+    /// What is tried out on a part of the clients.
+    experiments: Option<Arc<Experiments>>,
 }
 
 #[derive(Debug)]
@@ -123,6 +152,7 @@ struct Shared {
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
+    ladder: Ladder,
     /// Catalogs are embedded one after the other.
     embedding: tokio::sync::Mutex<()>,
     flights: Flights,
@@ -132,6 +162,12 @@ impl ToolSearch {
     /// Returns the search over these parts. Nothing is loaded before the first offer.
     #[must_use]
     pub fn new(parts: SearchParts) -> Self {
+        Self::laddered(parts, Ladder::default())
+    }
+
+    /// Returns the search over these parts, which does more where its ranking finds little.
+    #[must_use]
+    pub fn laddered(parts: SearchParts, ladder: Ladder) -> Self {
         let embeddings = parts
             .stores
             .as_ref()
@@ -141,7 +177,7 @@ impl ToolSearch {
             .collect();
         Self {
             shared: Arc::new(Shared {
-                offers: Offers::new(tiers.len()),
+                offers: Offers::new(tiers.len(), ladder.notes.clone()),
                 tiers,
                 memories: Memories::new(parts.stores),
                 answers: Answers::new(),
@@ -149,10 +185,37 @@ impl ToolSearch {
                 counter: parts.counter,
                 clock: parts.clock,
                 rules: parts.rules,
+                ladder,
                 embedding: tokio::sync::Mutex::new(()),
                 flights: Flights::default(),
             }),
             tasks: TaskTracker::new(),
+            experiments: None,
+        }
+    }
+
+    /// Has the searches of some clients ranked as their arms say.
+    #[must_use]
+    pub fn with_experiments(self, experiments: Option<Arc<Experiments>>) -> Self {
+        Self {
+            experiments,
+            ..self
+        }
+    }
+
+    /// Returns the arm by which a search is ranked, and notes that it is.
+    fn arm_of(&self, call: &SearchCall) -> Option<AssignedArm> {
+        let who = Participant::of(&call.principal, call.together);
+        let experiments = self.experiments.as_ref()?;
+        experiments.exposed(who, Lever::Fusion)
+    }
+
+    /// Returns how much the models of clients are asked; `None` where they are not.
+    #[must_use]
+    pub fn client_limits(&self) -> Option<ModelLimits> {
+        match &self.shared.ladder.reranking {
+            Reranking::Client { limits, .. } => Some(*limits),
+            Reranking::None | Reranking::Endpoint { .. } => None,
         }
     }
 
@@ -182,16 +245,26 @@ impl ToolSearch {
 
     /// Answers a search.
     ///
-    /// A session that asks the same again is given the same answer, as long as its tools are the
+    /// A work session that asks the same again is given the same answer, as long as its tools are the
     /// same, once there is one that was made with the vectors of all encoders and with what is
     /// known of the principal. A query without a word, or one that no tool fits, is answered with that.
     pub async fn search(&self, call: SearchCall) -> SearchReply {
         let shared = &self.shared;
         let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let text = Query::cut(call.query.trim()).to_owned();
-        let key = (call.session, call.offer.id(), limit, normalised(&text));
+        let arm = self.arm_of(&call);
+        let key = Question {
+            principal: call.principal.clone(),
+            together: call.together,
+            offer: call.offer.id(),
+            limit,
+            text: normalised(&text),
+            arm: arm.as_ref().map(AssignedArm::name),
+            pinned: call.pinned.clone(),
+            predictor: shared.predictor_of(&call),
+        };
         if let Some(known) = shared.answers.get(&key) {
-            shared.note_again(call.session, &known);
+            shared.note_again((call.session, &text), &known);
             return known;
         }
         self.remember(&call.principal).await;
@@ -199,8 +272,8 @@ impl ToolSearch {
         // An answer from before all is known that could be is not the one to give again.
         let is_known = shared.memories.knows(&call.principal);
         let asked = (call, text, limit);
-        let (reply, has_vectors) = shared.answer(asked, prepared).await;
-        if is_known && has_vectors {
+        let (reply, is_whole) = shared.answer(asked, arm.as_ref(), prepared).await;
+        if is_known && is_whole {
             shared.answers.put(key, reply.clone());
         }
         reply
@@ -249,6 +322,13 @@ impl ToolSearch {
 }
 
 impl Shared {
+    /// Returns by the number of which predictor it is told what who asks needs next.
+    fn predictor_of(&self, call: &SearchCall) -> usize {
+        let who = Participant::of(&call.principal, call.together);
+        let next_tools = self.next_tools.as_ref();
+        next_tools.map_or(0, |next_tools| next_tools.predictor_of(who))
+    }
+
     async fn prepared(self: &Arc<Self>, offer: &Arc<Offer>) -> Arc<Prepared> {
         if let Some(prepared) = self.offers.get(offer) {
             return prepared;
@@ -277,6 +357,18 @@ impl Shared {
             let started = std::time::Instant::now();
             match tier.tools(tools, &progress).await {
                 Ok((vectors, centre)) => {
+                    if let Some(notes) = &prepared.notes {
+                        match tier.tools(notes.documents(), &|_, _| {}).await {
+                            Ok((of_notes, _)) => {
+                                let all = (vectors.as_slice(), of_notes.as_slice());
+                                notes.add_vectors((number, model), all, &centre);
+                            }
+                            Err(error) => {
+                                tier.failed(&error);
+                                continue;
+                            }
+                        }
+                    }
                     prepared.add_vectors((number, model), &vectors, &centre);
                     let n_tools = tools.len();
                     let took_ms = started.elapsed().as_millis();
@@ -305,21 +397,33 @@ impl Shared {
 
     /// Notes that a session searched for what it had searched for before: what it calls from now on
     /// belongs to that again.
-    fn note_again(&self, session: SessionId, known: &SearchReply) {
+    fn note_again(&self, (session, words): (SessionId, &str), known: &SearchReply) {
         let Some(raw) = &known.query_vector else {
             return;
         };
         let mut tiers = self.tiers.iter();
         let tier = tiers.find(|tier| tier.model() == raw.model());
         if let Some(text) = tier.and_then(|tier| tier.centred(raw.vector())) {
-            self.memories.searched(session, text, self.clock.now());
+            self.searched(session, text, words);
         }
     }
 
-    /// Returns the answer, and whether it was made with the vectors of all encoders.
+    /// Notes that a session searched for a text with this vector.
+    fn searched(&self, session: SessionId, text: Embedding, words: &str) {
+        let search = PastSearch {
+            text,
+            words: words.into(),
+            at: self.clock.now(),
+        };
+        self.memories.searched(session, search);
+    }
+
+    /// Returns the answer, and whether it is one to give again: it was made with the vectors of all
+    /// encoders, and no model that was to be asked failed.
     async fn answer(
         self: &Arc<Self>,
         (call, text, limit): (SearchCall, String, usize),
+        arm: Option<&AssignedArm>,
         prepared: Arc<Prepared>,
     ) -> (SearchReply, bool) {
         let Asking {
@@ -329,6 +433,7 @@ impl Shared {
         let has_vectors = encoded.len() == self.tiers.len();
         let session = call.session;
         let asked = Arc::new(Asked {
+            ranking: self.rules.ranking_in(arm),
             call,
             text,
             query,
@@ -336,17 +441,30 @@ impl Shared {
             prepared,
             vector: encoded.first().map(|encoded| encoded.raw.clone()),
         });
-        // Thousands of tools take a while to be ranked, and long schemas to be read.
-        let (shared, own) = (Arc::clone(self), Arc::clone(&asked));
-        let answered = tokio::task::spawn_blocking(move || shared.reply(&own)).await;
-        // Where there is none, the runtime is ending.
-        let mut reply = answered.unwrap_or_else(|_| self.reply(&asked));
+        let found = self.in_background(&asked, Self::found).await;
+        let (found, was_expanded) = self.expanded(&asked, found).await;
+        let (found, was_reranked) = self.reranked(&asked, found).await;
+        let writing = move |shared: &Self, asked: &Asked| shared.reply(asked, &found);
+        let mut reply = self.in_background(&asked, writing).await;
         if let Some(encoded) = encoded.into_iter().next() {
-            let now = self.clock.now();
-            self.memories.searched(session, encoded.centred, now);
+            self.searched(session, encoded.centred, &asked.text);
             reply.query_vector = Some(encoded.raw);
         }
-        (reply, has_vectors)
+        (reply, has_vectors && was_expanded && was_reranked)
+    }
+
+    /// Does something where it holds up nobody: thousands of tools take a while to be ranked, and long
+    /// schemas to be read.
+    async fn in_background<T: Send + 'static>(
+        self: &Arc<Self>,
+        asked: &Arc<Asked>,
+        work: impl Fn(&Self, &Asked) -> T + Send + Sync + 'static,
+    ) -> T {
+        let work = Arc::new(work);
+        let (shared, asking, doing) = (Arc::clone(self), Arc::clone(asked), Arc::clone(&work));
+        let done = tokio::task::spawn_blocking(move || doing(&shared, &asking)).await;
+        // Where it was not done, the runtime is ending.
+        done.unwrap_or_else(|_| work(self, asked))
     }
 }
 
@@ -362,5 +480,7 @@ fn normalised(text: &str) -> String {
     lower.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+#[cfg(test)]
+mod ladder_tests;
 #[cfg(test)]
 mod tests;

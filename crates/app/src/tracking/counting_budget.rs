@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// A token bucket of processor time: it fills at a share of one core up to a burst, and work is
 /// charged after it was done, so that it can be overdrawn by one piece of work.
 #[derive(Debug)]
-pub(super) struct CountingBudget {
+pub(crate) struct CountingBudget {
     /// Nanoseconds that may be spent; below 0 it is overdrawn.
     balance: i64,
     filled_at: Instant,
@@ -23,7 +23,7 @@ impl CountingBudget {
     const RESERVE: Duration = Duration::from_millis(20);
 
     /// Returns a full budget.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             balance: nanos(Self::BURST),
             filled_at: now,
@@ -31,13 +31,13 @@ impl CountingBudget {
     }
 
     /// Takes away the time that some work took.
-    pub(super) fn charge(&mut self, now: Instant, spent: Duration) {
+    pub(crate) fn charge(&mut self, now: Instant, spent: Duration) {
         self.fill(now);
         self.balance = self.balance.saturating_sub(nanos(spent));
     }
 
     /// Returns how long nothing may be done: zero while something is left to spend.
-    pub(super) fn pause(&mut self, now: Instant) -> Duration {
+    pub(crate) fn pause(&mut self, now: Instant) -> Duration {
         self.fill(now);
         if self.balance > 0 {
             return Duration::ZERO;

@@ -1,5 +1,6 @@
 //! Writes what happens to the journal, before the reply that it belongs to leaves.
 
+mod recommendations;
 mod searches;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use super::entropy::EntropySource;
 use super::token_meter::{Text, TokenMeter};
 use super::watched_journal::WatchedJournal;
 
+pub use recommendations::RecommendationDetails;
 pub use searches::SearchDetails;
 
 /// The longest arguments or result that is stored when storing them is switched on, in bytes.

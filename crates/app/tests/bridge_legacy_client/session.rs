@@ -48,6 +48,8 @@ impl Sitting {
             filter: ListFilter::new(None),
             limits: Limits::default(),
             search: None,
+            recommender: None,
+            safeguards: None,
             intents: None,
             observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,

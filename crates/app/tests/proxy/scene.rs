@@ -95,6 +95,8 @@ impl Setup {
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            recommender: None,
+            safeguards: None,
             intents: Some(Arc::clone(&intents)),
             observer: Arc::new(riglm_ports::observer::Unobserved),
             next_tools: None,
@@ -103,6 +105,7 @@ impl Setup {
                 search: self.search.map(ToolName::from),
                 call_tool: self.has_others.then(|| "call_tool".into()),
                 set_context: self.has_others.then(|| "set_context".into()),
+                ..MetaTools::default()
             },
         };
         let proxy = Proxy::traced(parts, self.tracer);

@@ -104,6 +104,8 @@ impl Setup {
                 Arc::new(WordCounter),
                 Arc::new(SystemClock),
             )))),
+            recommender: None,
+            safeguards: None,
             intents: None,
             observer: self.observer,
             next_tools: None,
@@ -112,6 +114,7 @@ impl Setup {
                 search: self.search.map(ToolName::from),
                 call_tool: self.has_others.then(|| "call_tool".into()),
                 set_context: self.has_others.then(|| "set_context".into()),
+                ..MetaTools::default()
             },
         });
         let client = Arc::new(RecordingClient::default());

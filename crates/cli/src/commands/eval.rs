@@ -2,19 +2,22 @@
 //! one's own.
 
 mod labelled;
+mod recommend;
 mod work_sessions;
 
 use std::path::Path;
 use std::time::Duration;
 
-use riglm_app::search::evaluation::{EvaluationOptions, EvaluationReport, Graded, evaluate};
+use riglm_app::search::evaluation::{
+    EvaluationOptions, EvaluationReport, Graded, Recommending, evaluate,
+};
 use riglm_domain::evaluation::RankingMetrics;
-use riglm_domain::retrieval::RankFusion;
+use riglm_domain::retrieval::{ExpansionRules, RankFusion};
 use riglm_domain::search::SearchQuality;
 use serde_json::{Map, Value, json};
 
 use super::table::{Column, table};
-use crate::args::{EvalCommand, EvalSearchArgs, FusionChoice, HistoryChoice};
+use crate::args::{EvalCommand, EvalSearchArgs, ExpansionChoice, FusionChoice, HistoryChoice};
 use crate::compose::{EncoderUse, encoders_from};
 use crate::config::Config;
 use crate::output::{note, print};
@@ -27,6 +30,7 @@ impl EvalCommand {
     pub(super) fn places(&self) -> &crate::args::Places {
         match self {
             Self::Search(arguments) => &arguments.places,
+            Self::Recommend(arguments) => &arguments.places,
             Self::Sessions(arguments) => &arguments.places,
         }
     }
@@ -36,48 +40,122 @@ impl EvalCommand {
 pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Result<()> {
     match command {
         EvalCommand::Search(arguments) => search(config, arguments).await,
+        EvalCommand::Recommend(arguments) => recommend::run(config, arguments).await,
         EvalCommand::Sessions(arguments) => work_sessions::run(config, arguments),
     }
 }
 
-async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<()> {
-    let catalog = labelled::read(&arguments.catalog, &arguments.queries, arguments.limit)?;
-    let rules = config.search.rules()?;
-    let mut ranking = rules.ranking;
-    match arguments.fusion {
-        None => {}
-        Some(FusionChoice::Score) => ranking.rank_fusion = None,
-        Some(FusionChoice::Rrf) => {
-            ranking.rank_fusion = ranking.rank_fusion.or_else(|| Some(RankFusion::default()));
+/// Queries of which the right tools are known, and how they are answered.
+struct Labelled<'a> {
+    catalog: &'a Path,
+    queries: &'a Path,
+    limit: Option<u32>,
+    encoder: Option<&'a String>,
+    alone: bool,
+    fusion: Option<FusionChoice>,
+    history: HistoryChoice,
+    recommending: Option<Recommending>,
+    expansion: ExpansionChoice,
+}
+
+impl Labelled<'_> {
+    /// Returns the number of tools, and what was measured.
+    async fn measured(self, config: &Config) -> anyhow::Result<(usize, EvaluationReport)> {
+        let catalog = labelled::read(self.catalog, self.queries, self.limit)?;
+        let rules = config.search.rules()?;
+        let mut ranking = rules.ranking;
+        match self.fusion {
+            None => {}
+            Some(FusionChoice::Score) => ranking.rank_fusion = None,
+            Some(FusionChoice::Rrf) => {
+                ranking.rank_fusion = ranking.rank_fusion.or_else(|| Some(RankFusion::default()));
+            }
         }
+        let options = EvaluationOptions {
+            ranking,
+            synonyms: rules.synonyms,
+            quality: rules.quality,
+            with_history: self.history == HistoryChoice::LeaveOneOut,
+            limit: match self.recommending {
+                None => N_PLACES,
+                // Candidates are found among all of them.
+                Some(_) => catalog.tools.len(),
+            },
+            expansion: match &self.recommending {
+                None => expansion(self.expansion),
+                // It goes on with what was found, whatever that is.
+                Some(_) => None,
+            },
+            recommending: self.recommending,
+        };
+        let beside = if self.alone {
+            EncoderUse::Alone
+        } else {
+            EncoderUse::WithEmbedded
+        };
+        let mut section = config.search.encoder.clone();
+        if let Some(model) = self.encoder {
+            section.model.clone_from(model);
+        }
+        let encoders = encoders_from(&section, &config.data_dir, beside)?;
+        let report = evaluate(&catalog, &encoders, &options, &told).await?;
+        Ok((catalog.tools.len(), report))
     }
-    let options = EvaluationOptions {
-        ranking,
-        synonyms: rules.synonyms,
-        quality: rules.quality,
-        with_history: arguments.history == HistoryChoice::LeaveOneOut,
-        limit: N_PLACES,
+}
+
+async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<()> {
+    let labelled = Labelled {
+        catalog: &arguments.catalog,
+        queries: &arguments.queries,
+        limit: arguments.limit,
+        encoder: arguments.encoder.as_ref(),
+        alone: arguments.alone,
+        fusion: arguments.fusion,
+        history: arguments.history,
+        recommending: None,
+        expansion: arguments.expansion,
     };
-    let beside = if arguments.alone {
-        EncoderUse::Alone
-    } else {
-        EncoderUse::WithEmbedded
-    };
-    let mut section = config.search.encoder.clone();
-    if let Some(model) = &arguments.encoder {
-        section.model.clone_from(model);
+    let (n_tools, report) = labelled.measured(config).await?;
+    let mut summary = summary(&arguments.catalog, n_tools, &report);
+    if arguments.expansion != ExpansionChoice::None {
+        let (n_tried, n_used) = report.expanded;
+        summary.insert("expansion_tried".into(), json!(n_tried));
+        summary.insert("expansion_used".into(), json!(n_used));
     }
-    let encoders = encoders_from(&section, &config.data_dir, beside)?;
-    let report = evaluate(&catalog, &encoders, &options, &told).await?;
-    let summary = summary(&arguments.catalog, catalog.tools.len(), &report);
-    if arguments.json {
+    shown_as(arguments.json, summary, graded(&report))
+}
+
+/// Returns which other words are tried.
+fn expansion(choice: ExpansionChoice) -> Option<ExpansionRules> {
+    let all = ExpansionRules::default();
+    match choice {
+        ExpansionChoice::None => None,
+        ExpansionChoice::Synonyms => Some(ExpansionRules {
+            history: false,
+            ..all
+        }),
+        ExpansionChoice::History => Some(ExpansionRules {
+            synonyms: false,
+            ..all
+        }),
+        ExpansionChoice::Both => Some(all),
+    }
+}
+
+/// Prints what was measured; `more` is for the table alone.
+fn shown_as(
+    as_json: bool,
+    summary: Map<String, Value>,
+    more: Vec<Vec<String>>,
+) -> anyhow::Result<()> {
+    if as_json {
         print(&Value::Object(summary).to_string())?;
         return Ok(());
     }
     let rows = summary
         .iter()
         .map(|(key, value)| vec![key.clone(), shown(value)])
-        .chain(graded(&report));
+        .chain(more);
     let columns = [Column::Text("MEASURE"), Column::Number("VALUE")];
     print(&table(&columns, rows.collect()))?;
     Ok(())
@@ -101,7 +179,7 @@ fn summary(catalog: &Path, n_tools: usize, report: &EvaluationReport) -> Map<Str
     summary.insert("dataset".into(), json!(dataset.to_string_lossy()));
     summary.insert("tools".into(), json!(n_tools));
     summary.insert("queries".into(), json!(metrics.n_queries()));
-    summary.insert("hit@1".into(), share(metrics.hit_1()));
+    summary.insert("hit@1".into(), share(metrics.hit(1)));
     for k in RankingMetrics::RECALL_AT {
         summary.insert(format!("r@{k}"), share(metrics.recall(k)));
     }

@@ -28,6 +28,7 @@ use riglm_ports::clock::Clock as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::experiments::desk_from;
 use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::{Sources, Telemetry};
@@ -59,10 +60,13 @@ impl ControlSources<'_> {
                 clock.clone(),
             ))
         });
+        let experiments = desk_from(config, self.storage, clock.clone());
         let insight = store.map(|store| Arc::new(Insight::new(store, clock)));
-        let feedback = insight
-            .clone()
-            .map(|insight| Arc::new(FeedbackDesk::new(insight, Arc::clone(self.recorder))));
+        let feedback = insight.clone().map(|insight| {
+            let observer = self.telemetry.observer();
+            let desk = FeedbackDesk::new(insight, Arc::clone(self.recorder), observer);
+            Arc::new(desk.with_recommender(self.proxy.recommender().cloned()))
+        });
         let sources = Sources {
             proxy: Arc::clone(self.proxy),
             storage: self.storage.cloned(),
@@ -90,6 +94,7 @@ impl ControlSources<'_> {
             stop: self.stop.clone(),
             keys: control_keys(&config.control, &config.data_dir)?,
             overrides,
+            experiments,
             settings: self.settings,
         })
     }

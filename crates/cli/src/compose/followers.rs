@@ -10,6 +10,8 @@ use riglm_app::filtering::ListFilter;
 use riglm_app::intent::Intents;
 use riglm_app::learning::NextTools;
 use riglm_app::proxy::{Proxy, Upstream};
+use riglm_app::recommend::Recommender;
+use riglm_app::weight_tuning::WeightSource;
 use riglm_ports::observer::{Event, Observer};
 use tokio::sync::watch;
 
@@ -27,6 +29,8 @@ pub(super) struct Followers {
     pub(super) filter: ListFilter,
     pub(super) next_tools: Option<Arc<NextTools>>,
     pub(super) intents: Option<Arc<Intents>>,
+    pub(super) recommender: Option<Arc<Recommender>>,
+    pub(super) weights: Arc<WeightSource>,
     pub(super) retention: watch::Sender<Option<Duration>>,
     pub(super) observer: Arc<dyn Observer>,
     /// Counts the configurations that were followed.
@@ -47,6 +51,12 @@ impl Followers {
             && before.intent != now.intent
         {
             intents.set_weights(now.intent.weights());
+        }
+        if let Some(recommender) = &self.recommender {
+            recommender.rank_anew();
+        }
+        if before.recommend.weights != now.recommend.weights {
+            self.weights.set_configured(now.recommend.weights());
         }
         self.retention.send_if_modified(|keep| {
             let asked = now.recording.retention();

@@ -5,20 +5,24 @@ use std::sync::Arc;
 use riglm_adapters_http::{Learning as ControlLearning, LearningCondition, LearningHealth};
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
 use riglm_adapters_storage::Storage;
-use riglm_app::learning::{LearningStores, LearningTask, NextTools, NextToolsOptions};
+use riglm_app::experiments::Experiments;
+use riglm_app::learning::{
+    ArmPredictor, LearningStores, LearningTask, NextTools, NextToolsOptions,
+};
 use riglm_ports::clock::Clock;
 
-/// Returns what predicts, and the task that teaches it; `None` where it is switched off.
+/// Returns what predicts, and the task that teaches it; `None` where it is switched off, or
+/// nothing is stored.
 pub(super) fn learning_from(
     config: &PredictionConfig,
-    storage: &Arc<Storage>,
+    (storage, experiments): (Option<&Arc<Storage>>, Option<&Arc<Experiments>>),
     clock: Arc<dyn Clock>,
 ) -> Option<(Arc<NextTools>, LearningTask)> {
-    if !config.enabled {
-        return None;
-    }
+    let storage = storage.filter(|_| config.enabled)?;
     let options = next_tools_options(config);
-    let next_tools = Arc::new(NextTools::new(predictor_from(config), options));
+    let next_tools = NextTools::new(predictor_from(config), options)
+        .with_arms(arm_predictors(config, experiments), experiments.cloned());
+    let next_tools = Arc::new(next_tools);
     let store = Arc::new(storage.store.clone());
     let stores = LearningStores {
         calls: Arc::clone(&store) as _,
@@ -27,18 +31,29 @@ pub(super) fn learning_from(
         snapshots: Arc::clone(&store) as _,
         changes: store,
     };
-    // What was learned with other numbers is not gone on with.
-    let experts = config.experts.iter().map(|expert| expert.as_str());
-    let model = format!(
-        "next tool: {} {:?}, half-life {} days",
-        config.predictor,
-        experts.collect::<Vec<_>>(),
-        config.half_life_days
-    );
+    let model = config.model();
     let config = config.clone();
     let make = move || predictor_from(&config);
     let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
     Some((next_tools, task))
+}
+
+/// Returns the predictors that arms have in place of that of the section.
+fn arm_predictors(
+    config: &PredictionConfig,
+    experiments: Option<&Arc<Experiments>>,
+) -> Vec<ArmPredictor> {
+    let named = experiments.map_or_else(Vec::new, |experiments| experiments.predictors());
+    let others = named.into_iter().filter(|set| *set != config.set());
+    let predictor = |set| {
+        let of_arm = config.with_set(set);
+        ArmPredictor {
+            set,
+            model: of_arm.model(),
+            make: Arc::new(move || predictor_from(&of_arm)),
+        }
+    };
+    others.map(predictor).collect()
 }
 
 /// Returns how predictions are judged.

@@ -6,11 +6,12 @@ use riglm_adapters_prediction::{
     FilteringConfig, O200kTokenCounter, ProfileConfig, ProfileFilteringConfig, list_policy_from,
 };
 use riglm_adapters_storage::Storage;
+use riglm_app::experiments::Experiments;
 use riglm_app::filtering::{
     ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool,
 };
 use riglm_app::learning::NextTools;
-use riglm_domain::listing::{ListBounds, ListPrices};
+use riglm_domain::listing::{ListBounds, ListPrices, TopicWords};
 use riglm_domain::prediction::NamePattern;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
@@ -21,7 +22,7 @@ use crate::config::{Config, SearchConfig};
 pub(super) fn filter_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
-    next_tools: Option<&Arc<NextTools>>,
+    (next_tools, experiments): (Option<&Arc<NextTools>>, Option<&Arc<Experiments>>),
     (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
 ) -> ListFilter {
     if !config.filtering.is_learned() {
@@ -38,7 +39,7 @@ pub(super) fn filter_from(
             changes: store,
         }
     });
-    ListFilter::learned(Arc::new(Lists::new(ListsParts {
+    let lists = Lists::new(ListsParts {
         observer,
         options: options(&config.filtering, &config.search),
         profiles: profile_options(config).collect(),
@@ -46,7 +47,19 @@ pub(super) fn filter_from(
         stores,
         counter: Arc::new(O200kTokenCounter),
         clock,
-    })))
+    })
+    .with_words(words(config));
+    ListFilter::learned(Arc::new(lists.with_experiments(experiments.cloned())))
+}
+
+/// Returns the words by which it is told what clients say that they do. Files of words that cannot be
+/// read are refused where the search and the recommender read them.
+fn words(config: &Config) -> TopicWords {
+    let shipped = TopicWords::shipped();
+    TopicWords {
+        lexicon: (config.recommend.options()).map_or(shipped.lexicon, |options| options.lexicon),
+        synonyms: (config.search.rules()).map_or(shipped.synonyms, |rules| rules.synonyms),
+    }
 }
 
 /// Says which profiles choose something of lists although lists are not chosen by what is learned.
@@ -103,6 +116,8 @@ pub(super) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOp
         allow: patterns(&config.allow),
         deny: patterns(&config.deny),
         gate_writes: config.gate_writes,
+        enforce: config.enforce,
+        context_shift: config.context_shift,
         clients: clients.collect(),
         pools: pools.collect(),
     }

@@ -3,16 +3,25 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use riglm_adapters_http::{EncoderHealth, EncoderState, Encoders as ControlEncoders};
 use riglm_adapters_prediction::O200kTokenCounter;
+use riglm_adapters_prediction::chat::{ChatConfig, ChatModel};
 use riglm_adapters_prediction::encoder::{EncoderConfig, EncoderConfigError, Encoders};
-use riglm_adapters_storage::Storage;
+use riglm_adapters_storage::{Storage, Store};
+use riglm_app::experiments::Experiments;
 use riglm_app::learning::NextTools;
-use riglm_app::search::{EncoderCondition, SearchEncoder, SearchParts, SearchStores, ToolSearch};
+use riglm_app::search::{
+    EncoderCondition, Guarded, Ladder, ModelLimits, Reranking, SearchEncoder, SearchParts,
+    SearchStores, ToolSearch,
+};
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
+use riglm_ports::observer::Observer;
+use riglm_ports::query_expander::QueryExpander;
+use riglm_ports::reranker::Reranker;
 
-use crate::config::Config;
+use crate::config::{Config, RerankBy, SearchConfig};
 
 /// Whether a model has the embedded encoder beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +49,83 @@ pub fn encoders_from(
     Ok(model.into_iter().chain(embedded).collect())
 }
 
-/// Builds the search; `None` where it is switched off, or no list is ever made shorter.
+/// Returns whether clients may search: where searches are switched on, and lists may be made shorter.
+pub(super) fn is_searched(config: &Config) -> bool {
+    config.search.enabled && config.filtering.may_hide()
+}
+
+/// Builds the search; `None` where neither clients search nor tools are recommended.
 pub(super) fn search_from(
     config: &Config,
     storage: Option<&Arc<Storage>>,
-    next_tools: Option<&Arc<NextTools>>,
-    clock: Arc<dyn Clock>,
+    (next_tools, experiments): (Option<&Arc<NextTools>>, Option<&Arc<Experiments>>),
+    (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
 ) -> anyhow::Result<Option<Arc<ToolSearch>>> {
-    if !config.search.enabled || !config.filtering.may_hide() {
+    if !is_searched(config) && !config.recommend.enabled {
         return Ok(None);
     }
+    let parts = SearchParts {
+        encoders: encoders(config)?,
+        stores: storage.map(|storage| stores_of(&Arc::new(storage.store.clone()))),
+        next_tools: next_tools.cloned(),
+        counter: Arc::new(O200kTokenCounter),
+        clock,
+        rules: config.search.rules()?,
+    };
+    let ladder = ladder_from(&config.search, observer)?;
+    let search = ToolSearch::laddered(parts, ladder).with_experiments(experiments.cloned());
+    Ok(Some(Arc::new(search)))
+}
+
+/// Returns what a search does beyond its ranking.
+fn ladder_from(config: &SearchConfig, observer: Arc<dyn Observer>) -> anyhow::Result<Ladder> {
+    let expansion = config.expansion.rules();
+    let expander = config
+        .expansion
+        .endpoint
+        .as_ref()
+        .filter(|_| expansion.is_some());
+    let expander = expander.map(|chat| -> anyhow::Result<Guarded<dyn QueryExpander>> {
+        let limits = config.expansion.limits();
+        let model = chat_model(chat, limits, "search.expansion.endpoint")?;
+        Ok(Guarded::new(model, limits))
+    });
+    let limits = config.rerank.limits();
+    let max_tools = usize::try_from(config.rerank.max_tools).unwrap_or(0);
+    let reranking = match (config.rerank.by, &config.rerank.endpoint) {
+        (RerankBy::Endpoint, Some(chat)) => {
+            let model: Arc<dyn Reranker> = chat_model(chat, limits, "search.rerank.endpoint")?;
+            Reranking::Endpoint {
+                reranker: Guarded::new(model, limits),
+                max_tools,
+            }
+        }
+        (RerankBy::Client, _) => Reranking::Client { limits, max_tools },
+        (RerankBy::None | RerankBy::Endpoint, _) => Reranking::None,
+    };
+    Ok(Ladder {
+        notes: config.notes.rules(),
+        expansion,
+        expander: expander.transpose()?,
+        reranking,
+        observer,
+    })
+}
+
+/// Returns what asks the language model of a subsection.
+fn chat_model(
+    config: &ChatConfig,
+    limits: ModelLimits,
+    section: &str,
+) -> anyhow::Result<Arc<ChatModel>> {
+    let model = ChatModel::new(config.clone(), limits.deadline);
+    Ok(Arc::new(
+        model.with_context(|| format!("{section} cannot be used"))?,
+    ))
+}
+
+/// Returns the encoders of the configuration, the better one first.
+pub(super) fn encoders(config: &Config) -> anyhow::Result<Vec<SearchEncoder>> {
     let Encoders { model, embedded } = riglm_adapters_prediction::encoder::encoders_from(
         &config.search.encoder,
         &config.data_dir,
@@ -62,24 +138,17 @@ pub(super) fn search_from(
         encoder,
         is_stored: false,
     });
-    let stores = storage.map(|storage| {
-        let store = Arc::new(storage.store.clone());
-        SearchStores {
-            embeddings: Arc::clone(&store) as _,
-            usage: Arc::clone(&store) as _,
-            contexts: Arc::clone(&store) as _,
-            invocations: store,
-        }
-    });
-    let parts = SearchParts {
-        encoders: model.into_iter().chain(embedded).collect(),
-        stores,
-        next_tools: next_tools.cloned(),
-        counter: Arc::new(O200kTokenCounter),
-        clock,
-        rules: config.search.rules()?,
-    };
-    Ok(Some(Arc::new(ToolSearch::new(parts))))
+    Ok(model.into_iter().chain(embedded).collect())
+}
+
+/// Returns where a search reads what was recorded.
+pub(super) fn stores_of(store: &Arc<Store>) -> SearchStores {
+    SearchStores {
+        embeddings: Arc::clone(store) as _,
+        usage: Arc::clone(store) as _,
+        contexts: Arc::clone(store) as _,
+        invocations: Arc::clone(store) as _,
+    }
 }
 
 /// Returns what the control server asks for the encoders.

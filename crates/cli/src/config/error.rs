@@ -58,6 +58,14 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The file of words cannot be used.
+    #[error("recommend.lexicon: {path}: {reason}")]
+    Lexicon {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A value is unknown, missing, of the wrong kind, or out of range.
     #[error("{origin}: {key}: {reason}")]
     Value {

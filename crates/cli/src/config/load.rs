@@ -1,21 +1,24 @@
 //! Loading: layers in, one checked configuration out.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use config::{Map, Source, Value, ValueKind};
 use riglm_adapters_http::ControlConfig;
+use riglm_adapters_prediction::ProfileConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
 use validator::Validate;
 
 use super::lenient::Lenient;
-use super::root::Sections;
+use super::recommend::{Around, plans};
+use super::root::{ProfileSections, Sections};
 use super::tree::{is_secret, join, origin_of};
 use super::upstreams::all_upstreams;
 use super::validation::first_refusal;
 use super::{
-    Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, Surroundings, TuningUse,
-    overrides,
+    Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, RerankBy, Surroundings,
+    TuningUse, overrides,
 };
 
 /// Loads the configuration. Tuning that cannot be used is left out.
@@ -159,7 +162,28 @@ fn checked(
         );
         return Err(value_error(tree, "listen.address".into(), reason));
     }
+    check_own_tools(&sections, tree)?;
+    check_models(&sections, tree)?;
     let profile = check_profiles(&sections, tree, overrides)?;
+    let around = Around {
+        search: &sections.search,
+        filtering: &sections.filtering,
+        prediction: &sections.prediction,
+        recording: sections.recording.mode,
+    };
+    let experiments = plans(&sections.recommend.experiments, around)
+        .map_err(|refusal| value_error(tree, refusal.key, refusal.reason))?;
+    let of_profiles = sections.profiles.into_iter().map(|(name, profile)| {
+        let ProfileSections {
+            filtering,
+            safeguards,
+        } = profile;
+        (
+            (name.clone(), ProfileConfig { filtering }),
+            (name, safeguards),
+        )
+    });
+    let (profiles, profile_safeguards) = of_profiles.unzip();
     // Unlike its text in the tree, the path of the command line need not be Unicode.
     let data_dir = overrides.data_dir.clone().or(sections.data_dir);
     Ok(Config {
@@ -173,16 +197,98 @@ fn checked(
         storage: sections.storage,
         recording: sections.recording,
         filtering: sections.filtering,
-        profiles: sections.profiles,
+        profiles,
+        profile_safeguards,
         profile,
         prediction: sections.prediction,
         search: sections.search,
+        recommend: sections.recommend,
+        experiments,
+        safeguards: sections.safeguards,
         intent: sections.intent,
         work_sessions: sections.work_sessions,
         limits: sections.limits,
         logging: sections.logging,
         telemetry: sections.telemetry,
     })
+}
+
+/// Checks that a search that waits for language models is answered before its request is given up.
+fn check_models(sections: &Sections, tree: &Map<String, Value>) -> Result<(), ConfigError> {
+    let (expansion, rerank) = (&sections.search.expansion, &sections.search.rerank);
+    let expands = expansion.endpoint.is_some() && expansion.rules().is_some();
+    let asked = [
+        (expands, expansion.timeout),
+        (rerank.by != RerankBy::None, rerank.timeout),
+    ];
+    let waits = asked.into_iter().filter(|(is_asked, _)| *is_asked);
+    let longest: Duration = waits.map(|(_, timeout)| timeout).sum();
+    if longest < sections.limits.call_timeout {
+        return Ok(());
+    }
+    let reason = format!(
+        "searches may wait for language models for {}, which must be less: see search.rerank.timeout \
+         and search.expansion.timeout",
+        humantime_serde::re::humantime::format_duration(longest)
+    );
+    Err(value_error(tree, "limits.call_timeout".into(), reason))
+}
+
+/// Checks that no two tools of the proxy have the same name, and that those are listed that are needed.
+fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(), ConfigError> {
+    let (search, recommend) = (&sections.search, &sections.recommend);
+    let long_results = &sections.safeguards.long_results;
+    let is_searched = search.enabled && sections.filtering.may_hide();
+    if long_results.is_on() && !is_searched {
+        let key = "safeguards.long_results.max_bytes";
+        let reason = "the rest of a result can be read where the proxy lists tools of its own alone: \
+                      with search.enabled and a filtering.strategy other than none";
+        return Err(value_error(tree, key.into(), reason.into()));
+    }
+    if sections.safeguards.limits.max_calls_per_context.is_some() && !is_searched {
+        let key = "safeguards.limits.max_calls_per_context";
+        let reason = "what is being done can be said where the proxy lists tools of its own alone: \
+                      with search.enabled and a filtering.strategy other than none";
+        return Err(value_error(tree, key.into(), reason.into()));
+    }
+    if !search.enabled {
+        return Ok(());
+    }
+    let recommends = recommend.enabled && recommend.tools;
+    // Those of the section `search` were compared when it was read.
+    let all = [
+        ("search.tool_name", true, &search.tool_name),
+        (
+            "search.call_tool_name",
+            search.call_tool,
+            &search.call_tool_name,
+        ),
+        (
+            "search.set_context_name",
+            search.set_context,
+            &search.set_context_name,
+        ),
+        ("recommend.tool_name", recommends, &recommend.tool_name),
+        (
+            "recommend.rate_tool_name",
+            recommends,
+            &recommend.rate_tool_name,
+        ),
+        (
+            "safeguards.long_results.tool_name",
+            long_results.is_on(),
+            &long_results.tool_name,
+        ),
+    ];
+    for (n, (key, is_there, name)) in all.iter().enumerate() {
+        let mut before = all[..n].iter().filter(|_| *is_there);
+        let same = before.find(|(_, is_there, other)| *is_there && other == name);
+        if let Some((other, ..)) = same {
+            let reason = format!("{other} is {name} as well");
+            return Err(value_error(tree, (*key).into(), reason));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the keys of the control server.
@@ -225,6 +331,16 @@ fn check_profiles(
             && let Some(refusal) = first_refusal(&errors)
         {
             let section = format!("profiles.{name}.filtering");
+            let key = join(&section, &refusal.key)
+                .trim_end_matches('.')
+                .to_owned();
+            return Err(value_error(tree, key, refusal.reason));
+        }
+        let budget = sections.safeguards.budget.under(&profile.safeguards.budget);
+        if let Err(errors) = budget.validate()
+            && let Some(refusal) = first_refusal(&errors)
+        {
+            let section = format!("profiles.{name}.safeguards.budget");
             let key = join(&section, &refusal.key)
                 .trim_end_matches('.')
                 .to_owned();

@@ -5,18 +5,22 @@ use std::path::PathBuf;
 
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::upstream::UpstreamConfig;
-use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, ProfileConfig};
+use riglm_adapters_prediction::{
+    FilteringConfig, PredictionConfig, ProfileConfig, ProfileFilteringConfig,
+};
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::Naming;
 use riglm_app::work_sessions::WorkSessionsConfig;
+use riglm_domain::experiment::ExperimentPlan;
 use riglm_domain::id::{ProfileName, UpstreamName};
 use serde::Deserialize;
 use validator::Validate;
 
 use super::{
-    AuthConfig, ConfigError, IntentConfig, KeyRing, ListenConfig, LoggingConfig, SearchConfig,
-    TelemetryConfig, Upstream,
+    AuthConfig, ConfigError, IntentConfig, KeyRing, ListenConfig, LoggingConfig,
+    ProfileSafeguardsConfig, RecommendConfig, SafeguardsConfig, SearchConfig, TelemetryConfig,
+    Upstream,
 };
 
 /// The sections as they are read.
@@ -41,11 +45,15 @@ pub(super) struct Sections {
     pub(super) recording: RecordingConfig,
     #[validate(nested)]
     pub(super) filtering: FilteringConfig,
-    pub(super) profiles: BTreeMap<ProfileName, ProfileConfig>,
+    pub(super) profiles: BTreeMap<ProfileName, ProfileSections>,
     #[validate(nested)]
     pub(super) prediction: PredictionConfig,
     #[validate(nested)]
     pub(super) search: SearchConfig,
+    #[validate(nested)]
+    pub(super) recommend: RecommendConfig,
+    #[validate(nested)]
+    pub(super) safeguards: SafeguardsConfig,
     #[validate(nested)]
     pub(super) intent: IntentConfig,
     pub(super) work_sessions: WorkSessionsConfig,
@@ -55,6 +63,14 @@ pub(super) struct Sections {
     pub(super) logging: LoggingConfig,
     #[validate(nested)]
     pub(super) telemetry: TelemetryConfig,
+}
+
+/// The subsections `profiles.NAME` as they are read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ProfileSections {
+    pub(super) filtering: ProfileFilteringConfig,
+    pub(super) safeguards: ProfileSafeguardsConfig,
 }
 
 /// How clients are connected.
@@ -92,12 +108,20 @@ pub struct Config {
     pub filtering: FilteringConfig,
     /// Sections `profiles.NAME`.
     pub profiles: BTreeMap<ProfileName, ProfileConfig>,
+    /// Sections `profiles.NAME.safeguards`.
+    pub profile_safeguards: BTreeMap<ProfileName, ProfileSafeguardsConfig>,
     /// The profile of the client over standard input and output.
     pub profile: Option<ProfileName>,
     /// Section `prediction`.
     pub prediction: PredictionConfig,
     /// Section `search`.
     pub search: SearchConfig,
+    /// Section `recommend`.
+    pub recommend: RecommendConfig,
+    /// The experiments that its subsections `experiments.NAME` describe, checked.
+    pub experiments: Vec<ExperimentPlan>,
+    /// Section `safeguards`.
+    pub safeguards: SafeguardsConfig,
     /// Section `intent`.
     pub intent: IntentConfig,
     /// Section `work_sessions`.
@@ -136,9 +160,15 @@ impl Config {
             ("storage", self.storage == other.storage),
             ("recording", self.recording == other.recording),
             ("filtering", self.filtering == other.filtering),
-            ("profiles", self.profiles == other.profiles),
+            (
+                "profiles",
+                self.profiles == other.profiles
+                    && self.profile_safeguards == other.profile_safeguards,
+            ),
             ("prediction", self.prediction == other.prediction),
             ("search", self.search == other.search),
+            ("recommend", self.recommend == other.recommend),
+            ("safeguards", self.safeguards == other.safeguards),
             ("intent", self.intent == other.intent),
             ("work_sessions", self.work_sessions == other.work_sessions),
             ("limits", self.limits == other.limits),

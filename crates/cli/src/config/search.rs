@@ -1,5 +1,7 @@
 //! The configuration section `search`.
 
+mod ladder;
+
 use std::path::PathBuf;
 
 use riglm_adapters_prediction::encoder::EncoderConfig;
@@ -10,6 +12,7 @@ use riglm_domain::retrieval::{
 use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
+pub use self::ladder::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig};
 use super::ConfigError;
 
 /// How the parts of a score are fused.
@@ -213,6 +216,15 @@ pub struct SearchConfig {
     /// What an answer is graded by.
     #[validate(nested)]
     pub quality: QualityConfig,
+    /// What operators know about tools.
+    #[validate(nested)]
+    pub notes: NotesConfig,
+    /// Which other words are tried.
+    #[validate(nested)]
+    pub expansion: ExpansionConfig,
+    /// Who puts what was found into another order.
+    #[validate(nested)]
+    pub rerank: RerankConfig,
 }
 
 impl Default for SearchConfig {
@@ -235,6 +247,9 @@ impl Default for SearchConfig {
             weights: WeightsConfig::default(),
             rrf: RrfConfig::default(),
             quality: QualityConfig::default(),
+            notes: NotesConfig::default(),
+            expansion: ExpansionConfig::default(),
+            rerank: RerankConfig::default(),
         }
     }
 }
@@ -380,7 +395,7 @@ fn check_tool_names(config: &SearchConfig) -> Result<(), ValidationError> {
     Ok(())
 }
 
-fn check_tool_name(name: &str) -> Result<(), ValidationError> {
+pub(in crate::config) fn check_tool_name(name: &str) -> Result<(), ValidationError> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
         return Ok(());

@@ -3,9 +3,10 @@
 
 use validator::Validate as _;
 
+use super::recommend::{Around, plans};
 use super::tree::join;
-use super::validation::first_refusal;
-use super::{Config, ConfigError, Loaded, LoggingConfig};
+use super::validation::{Refusal, first_refusal};
+use super::{Config, ConfigError, Loaded, LoggingConfig, RecommendConfig};
 use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, ProfileConfig};
 use riglm_adapters_storage::RecordingConfig;
 use riglm_domain::id::ProfileName;
@@ -39,6 +40,10 @@ impl Loaded {
                 confidence: newer.prediction.confidence,
                 bands: newer.prediction.bands,
                 ..start.prediction.clone()
+            },
+            recommend: RecommendConfig {
+                weights: newer.recommend.weights,
+                ..start.recommend.clone()
             },
             intent: newer.intent.clone(),
             limits: newer.limits.clone(),
@@ -78,5 +83,18 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             });
         }
     }
-    Ok(())
+    let around = Around {
+        search: &config.search,
+        filtering: &config.filtering,
+        prediction: &config.prediction,
+        recording: config.recording.mode,
+    };
+    match plans(&config.recommend.experiments, around) {
+        Ok(_) => Ok(()),
+        Err(Refusal { key, reason }) => Err(ConfigError::Value {
+            origin: "configuration".into(),
+            key,
+            reason: format!("{reason}; experiments stay as they were at the start"),
+        }),
+    }
 }

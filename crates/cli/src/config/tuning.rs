@@ -16,6 +16,8 @@ const OF_LISTS: &[&str] = &[
     "epoch",
     "coverage",
     "gate_writes",
+    "enforce",
+    "context_shift",
     "pins",
     "bans",
     "allow",
@@ -33,6 +35,7 @@ const OTHERS: &[&[&str]] = &[
     &["prediction", "confidence"],
     &["prediction", "bands", "show_all_below"],
     &["prediction", "bands", "search_prominent_below"],
+    &["recommend", "weights"],
     &["intent", "set_context"],
     &["intent", "request"],
     &["intent", "search"],
@@ -52,6 +55,7 @@ const OTHERS: &[&[&str]] = &[
     &["limits", "in_flight_per_session"],
     &["limits", "sessions"],
     &["limits", "sessions_per_principal"],
+    &["limits", "requests_per_second"],
     &["limits", "request_body_bytes"],
     &["logging", "level"],
 ];
@@ -70,6 +74,11 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["data_dir"], "the files of riglm are opened at the start"),
     (&["naming"], "clients know tools by their names"),
     (&["search"], "the search is put together at the start"),
+    (&["safeguards"], "safeguards are put together at the start"),
+    (
+        &["recommend", "experiments"],
+        "what an experiment compares must not change while it runs",
+    ),
     (
         &["work_sessions"],
         "what finds work sessions is put together at the start",
@@ -77,6 +86,10 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["profiles"], "profiles come and go with a start alone"),
     (&["filtering", "enabled"], OF_THE_HANDSHAKE),
     (&["filtering", "strategy"], OF_THE_HANDSHAKE),
+    (
+        &["recommend", "tuning"],
+        "what tunes weights is put together at the start",
+    ),
     (&["recording", "mode"], OF_THE_RECORDER),
     (&["recording", "durability"], OF_THE_RECORDER),
     (&["recording", "spool_max_bytes"], OF_THE_RECORDER),
@@ -85,6 +98,16 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["prediction", "predictor"], OF_THE_PREDICTOR),
     (&["prediction", "experts"], OF_THE_PREDICTOR),
     (&["prediction", "half_life_days"], OF_THE_PREDICTOR),
+    (&["recommend", "enabled"], OF_THE_RECOMMENDER),
+    (&["recommend", "tools"], OF_THE_RECOMMENDER),
+    (&["recommend", "tool_name"], OF_THE_RECOMMENDER),
+    (&["recommend", "rate_tool_name"], OF_THE_RECOMMENDER),
+    (&["recommend", "limit"], OF_THE_RECOMMENDER),
+    (&["recommend", "candidates"], OF_THE_RECOMMENDER),
+    (&["recommend", "half_life_days"], OF_THE_RECOMMENDER),
+    (&["recommend", "cache_ttl"], OF_THE_RECOMMENDER),
+    (&["recommend", "lexicon"], OF_THE_RECOMMENDER),
+    (&["recommend", "tags"], OF_THE_RECOMMENDER),
     (
         &["logging", "format"],
         "the form of the log is decided at the start",
@@ -102,6 +125,7 @@ const OF_THE_FILE: &str = "programs, addresses and credentials of servers come f
 const OF_THE_HANDSHAKE: &str = "handshakes promise clients whether their lists change";
 const OF_THE_RECORDER: &str = "what records calls is put together at the start";
 const OF_THE_PREDICTOR: &str = "the predictor is put together at the start";
+const OF_THE_RECOMMENDER: &str = "the recommender is put together at the start";
 const OF_WHAT_IS_STORED: &str = "what of calls is stored is decided at the start";
 
 /// Which keys can be tuned in a process.

@@ -101,6 +101,14 @@ impl Scene {
         self.end_if_over();
     }
 
+    /// Learns from a call without predicting it, with all tools as candidates.
+    pub fn learn_among_all(&mut self) {
+        let called = self.next();
+        let lesson = Lesson::Everything;
+        (self.engine).learn(&mut self.trail, &self.slots, called, lesson);
+        self.end_if_over();
+    }
+
     fn next(&mut self) -> Slot {
         self.at += jiff::SignedDuration::from_secs(SECONDS_OF_A_CALL);
         self.trail.set_time(self.at);

@@ -52,7 +52,8 @@ impl<T: Eq + Hash> Gold<T> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankingMetrics {
     n_queries: u64,
-    hit_1: f64,
+    hits: [f64; RankingMetrics::RECALL_AT.len()],
+    n_found: [f64; RankingMetrics::RECALL_AT.len()],
     recalls: [f64; RankingMetrics::RECALL_AT.len()],
     reciprocal_rank: f64,
     ndcg_10: f64,
@@ -79,7 +80,11 @@ impl RankingMetrics {
         for (recall, k) in self.recalls.iter_mut().zip(Self::RECALL_AT) {
             *recall += within(k) / as_f64(n_gold);
         }
-        self.hit_1 += within(1).min(1.0);
+        let sums = self.hits.iter_mut().zip(&mut self.n_found);
+        for ((hit, n_found), k) in sums.zip(Self::RECALL_AT) {
+            *hit += within(k).min(1.0);
+            *n_found += within(k);
+        }
         self.reciprocal_rank += places
             .iter()
             .min()
@@ -103,10 +108,20 @@ impl RankingMetrics {
         self.n_queries
     }
 
-    /// Returns the share of queries with a right tool in the first place.
+    /// Returns the share of queries with a right tool among the first `k`, one of
+    /// [`Self::RECALL_AT`]; 0 at any other place.
     #[must_use]
-    pub fn hit_1(&self) -> f64 {
-        self.mean(self.hit_1)
+    pub fn hit(&self, k: usize) -> f64 {
+        let at = Self::RECALL_AT.iter().position(|known| *known == k);
+        at.map_or(0.0, |at| self.mean(self.hits[at]))
+    }
+
+    /// Returns the mean share of right tools among the first `k`, one of [`Self::RECALL_AT`]; 0 at
+    /// any other place. Where fewer than `k` tools are right it cannot be 1.
+    #[must_use]
+    pub fn precision(&self, k: usize) -> f64 {
+        let at = Self::RECALL_AT.iter().position(|known| *known == k);
+        at.map_or(0.0, |at| self.mean(self.n_found[at]) / as_f64(k))
     }
 
     /// Returns the mean recall at one of [`Self::RECALL_AT`]; 0 at any other place.
@@ -169,7 +184,7 @@ mod tests {
             &["x", "a", "y", "z", "b"],
             &Gold::all_of(vec!["a", "b", "c"]),
         );
-        assert!(near(metrics.hit_1(), 0.0) && near(metrics.mrr(), 0.5));
+        assert!(near(metrics.hit(1), 0.0) && near(metrics.mrr(), 0.5));
         assert!(near(metrics.recall(3), 1.0 / 3.0) && near(metrics.recall(5), 2.0 / 3.0));
         let ideal = 1.0 + 1.0 / 3.0_f64.log2() + 0.5;
         let found = 1.0 / 3.0_f64.log2() + 1.0 / 6.0_f64.log2();
@@ -180,7 +195,7 @@ mod tests {
     #[test]
     fn one_member_of_a_group_suffices() {
         let metrics = of(&["b", "a"], &Gold::new(vec![vec!["a", "b"], vec![]]));
-        assert!(near(metrics.hit_1(), 1.0) && near(metrics.recall(1), 1.0));
+        assert!(near(metrics.hit(1), 1.0) && near(metrics.recall(1), 1.0));
         assert!(near(metrics.ndcg_10(), 1.0) && near(metrics.all_15(), 1.0));
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use crate::edit::member;
+use crate::recommender::{IntendedAccess, IntentAnalysis};
 use crate::retrieval::words;
 
 /// What a text asks for.
@@ -51,6 +52,9 @@ const WRITE: &str = "add append apply archive assign book cancel change clear cl
 const READ: &str = "analyse analyze browse check compare count describe diff display explain fetch \
     find get inspect list lookup overview query read report review search show status summarise \
     summarize view";
+/// Verbs of what is done with things of every kind.
+const CORE: &str = "add change create delete edit fetch find get list lookup modify new read remove \
+    retrieve search set show update view write";
 /// Words that begin a question.
 const QUESTIONS: [&str; 8] = [
     "how", "what", "when", "where", "which", "who", "whose", "why",
@@ -69,6 +73,36 @@ pub fn access_of(text: &str) -> Option<Access> {
         .iter()
         .any(|word| first.eq_ignore_ascii_case(word));
     (is_question || words.iter().any(is_read_verb)).then_some(Access::Read)
+}
+
+/// Returns what a text says that somebody wants, by the verbs of its analysis; `None` where it does
+/// not say. Whoever says it in a line of its own (`read`, `write`) is taken at their word. A question
+/// whose only verbs may mean either asks to read.
+#[must_use]
+pub fn intended_access(text: &str, analysis: &IntentAnalysis) -> Option<Access> {
+    if let Some(declared) = text.lines().rev().find_map(declared_access) {
+        return Some(declared);
+    }
+    match analysis.access {
+        IntendedAccess::Read => Some(Access::Read),
+        IntendedAccess::Write => Some(Access::Write),
+        IntendedAccess::Unknown => IntentAnalysis::is_question(text).then_some(Access::Read),
+    }
+}
+
+/// Returns what a line says that consists of nothing else.
+fn declared_access(line: &str) -> Option<Access> {
+    match line.trim().to_ascii_lowercase().as_str() {
+        "read" | "read-only" | "read only" | "readonly" => Some(Access::Read),
+        "write" | "read-write" | "read write" | "read and write" => Some(Access::Write),
+        _ => None,
+    }
+}
+
+/// Returns whether a term is a verb of changing or asking that goes with any thing.
+pub(crate) fn is_core_verb(term: &String) -> bool {
+    static TERMS: OnceLock<HashSet<String>> = OnceLock::new();
+    TERMS.get_or_init(|| terms(CORE)).contains(term)
 }
 
 /// Returns whether a term of a text is a verb of changing or of asking.

@@ -187,6 +187,12 @@ impl UsageHistory {
         *self.n_calls.entry(tool).or_default() += n;
     }
 
+    /// Returns how many calls of a tool were counted.
+    #[must_use]
+    pub fn calls(&self, tool: ToolKey) -> f64 {
+        self.n_calls.get(&tool).copied().unwrap_or(0.0)
+    }
+
     /// Counts `n` sessions that used a tool.
     pub fn count_sessions(&mut self, tool: ToolKey, n: f64) {
         *self.n_sessions.entry(tool).or_default() += n;
@@ -281,8 +287,10 @@ fn nearest(memory: &Embedding, texts: &[Embedding]) -> f64 {
     nearness.fold(-1.0, f64::max)
 }
 
-/// Returns the cosine of two texts; -1 for vectors of different models.
-fn nearness(a: &Embedding, b: &Embedding) -> f64 {
+/// Returns the cosine of two texts, of which the vectors have length 1; -1 for vectors of different
+/// models.
+#[must_use]
+pub fn nearness(a: &Embedding, b: &Embedding) -> f64 {
     if a.model() != b.model() || a.vector().len() != b.vector().len() {
         return -1.0;
     }

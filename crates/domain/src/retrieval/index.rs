@@ -122,11 +122,13 @@ pub enum Term {
     Frequency,
     /// Other tools of its server fit.
     Server,
+    /// Operators point at it: with a note that fits, or by pinning it.
+    Curated,
 }
 
 impl Term {
     /// All parts, in the order in which they are shown.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Words,
         Self::Meaning,
         Self::Slots,
@@ -134,6 +136,7 @@ impl Term {
         Self::Companions,
         Self::Frequency,
         Self::Server,
+        Self::Curated,
     ];
 
     /// Returns the name under which the part is shown.
@@ -147,6 +150,7 @@ impl Term {
             Self::Companions => "companions",
             Self::Frequency => "frequency",
             Self::Server => "server",
+            Self::Curated => "curated",
         }
     }
 }
@@ -254,6 +258,12 @@ impl ToolIndex {
     #[must_use]
     pub fn tools(&self) -> &[IndexedTool] {
         &self.words.tools
+    }
+
+    /// Returns whether any tool has this term; see [`words`](super::words()).
+    #[must_use]
+    pub fn has_term(&self, term: &str) -> bool {
+        self.words.lexical.has(term)
     }
 
     /// Returns the best `limit` tools for a query, best first; ties by position.

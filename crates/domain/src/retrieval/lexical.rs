@@ -137,6 +137,11 @@ impl LexicalIndex {
         Self { postings, n_tools }
     }
 
+    /// Returns whether a tool has the term.
+    pub(super) fn has(&self, term: &str) -> bool {
+        self.postings.contains_key(term)
+    }
+
     /// Returns how well each tool covers the terms: the sum of `idf * tf / (k1 + tf)` over the
     /// terms, divided by the sum of their idf; `tf` is the sum over the fields of
     /// `weight * count / (1 - b + b * length / mean length)` (Robertson and Zaragoza 2009, section

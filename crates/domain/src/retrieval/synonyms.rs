@@ -13,6 +13,8 @@ const SHIPPED: &str = include_str!("../../data/synonyms.txt");
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synonyms {
     by_term: HashMap<String, Vec<String>>,
+    /// How a term is written as a word: as it stands first.
+    words: HashMap<String, String>,
 }
 
 /// Why a text of synonyms is refused.
@@ -60,6 +62,11 @@ impl Synonyms {
         for (number, line) in (1..).zip(text.lines()) {
             let words = line.split('#').next().unwrap_or_default();
             let group = group(words, number)?;
+            for (term, word) in &group {
+                let known = self.words.entry(term.clone());
+                known.or_insert_with(|| word.clone());
+            }
+            let group: Vec<String> = group.into_iter().map(|(term, _)| term).collect();
             for term in &group {
                 let known = self.by_term.entry(term.clone()).or_default();
                 for other in &group {
@@ -77,19 +84,26 @@ impl Synonyms {
     pub fn of(&self, term: &str) -> &[String] {
         self.by_term.get(term).map_or(&[], Vec::as_slice)
     }
+
+    /// Returns the word of a group that has this term, of several the first one; `None` for a term
+    /// that is in no group.
+    #[must_use]
+    pub fn word_of(&self, term: &str) -> Option<&str> {
+        self.words.get(term).map(String::as_str)
+    }
 }
 
-/// Reads one line; an empty one has no words.
-fn group(text: &str, line: usize) -> Result<Vec<String>, SynonymsError> {
-    let mut group: Vec<String> = Vec::new();
+/// Reads one line, as terms with the words that they are of; an empty one has no words.
+fn group(text: &str, line: usize) -> Result<Vec<(String, String)>, SynonymsError> {
+    let mut group: Vec<(String, String)> = Vec::new();
     for word in text.split_whitespace() {
         let mut terms = words(word).into_iter();
         let (Some(term), None) = (terms.next(), terms.next()) else {
             let word = word.to_owned();
             return Err(SynonymsError::NotOneWord { line, word });
         };
-        if !group.contains(&term) {
-            group.push(term);
+        if group.iter().all(|(known, _)| *known != term) {
+            group.push((term, word.to_owned()));
         }
     }
     match group.len() {
@@ -118,6 +132,8 @@ mod tests {
         assert_eq!(synonyms.of("car"), ["auto"]);
         assert_eq!(synonyms.of("auto"), ["car", "automobil"]);
         assert!(synonyms.of("bus").is_empty());
+        assert_eq!(synonyms.word_of("automobil"), Some("automobiles"));
+        assert_eq!(synonyms.word_of("bus"), None);
     }
 
     #[test]

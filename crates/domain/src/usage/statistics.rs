@@ -73,10 +73,12 @@ impl ToolStatistics {
     }
 
     /// Returns the share of calls with the outcome `ok` among those that ended, of 0 to 1; `None`
-    /// when none has ended.
+    /// when none has ended. Calls that never came to the tool do not count.
     #[must_use]
     pub fn ok_rate(&self) -> Option<f64> {
-        let n_ended: u64 = self.outcomes.values().sum();
+        let came = self.outcomes.iter();
+        let came = came.filter(|(outcome, _)| outcome.came_to_tool());
+        let n_ended: u64 = came.map(|(_, n)| n).sum();
         let n_ok = self.outcomes.get(&Outcome::Ok).copied().unwrap_or(0);
         #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
         (n_ended > 0).then(|| n_ok as f64 / n_ended as f64)

@@ -19,16 +19,19 @@ pub enum Topic {
     Snapshots,
     /// Clients were removed: what was learned from them is to be forgotten.
     Erasures,
+    /// Experiments were stopped.
+    Experiments,
 }
 
 impl Topic {
     /// All topics.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Overrides,
         Self::Weights,
         Self::ListEpochs,
         Self::Snapshots,
         Self::Erasures,
+        Self::Experiments,
     ];
 
     /// Returns the name under which the topic is stored.
@@ -40,6 +43,7 @@ impl Topic {
             Self::ListEpochs => "list_epochs",
             Self::Snapshots => "snapshots",
             Self::Erasures => "erasures",
+            Self::Experiments => "experiments",
         }
     }
 

@@ -211,8 +211,9 @@ pub struct Deleted {
 
 /// Hands out and removes what is stored of clients.
 ///
-/// To a client belong its sessions with everything that names one of them, its work sessions, the
-/// epochs of lists that it alone is shown, and the overrides whose scope is the client, by its keyed hash, or one of its sessions.
+/// To a client belong its sessions with everything that names one of them, its work sessions with the
+/// recommendations and the feedback that name one of them, the epochs of lists that it alone is shown,
+/// and the overrides whose scope is the client, by its keyed hash, or one of its sessions.
 #[async_trait]
 pub trait ClientData: Send + Sync + fmt::Debug {
     /// Gives all rows of the clients to `take`, kind by kind in the order of [`ClientRow::kind`],

@@ -28,8 +28,8 @@ pub trait ListActivityRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<SessionId>, StoreError>;
 
-    /// Returns the work sessions that calls of each of the sessions belong to; nothing for a session
-    /// without such calls.
+    /// Returns the work sessions that calls of each of the sessions belong to, the newest `limit` calls
+    /// by position where that is given; nothing for a session without such calls.
     ///
     /// # Errors
     ///
@@ -37,6 +37,7 @@ pub trait ListActivityRepository: Send + Sync + fmt::Debug {
     async fn work_sessions_of(
         &self,
         sessions: &[SessionId],
+        limit: Option<u32>,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError>;
 
     /// Returns what each of the sessions did, which may be nothing; `limit` is for each of them.

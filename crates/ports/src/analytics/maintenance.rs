@@ -47,6 +47,8 @@ pub enum MaintenanceTask {
     Retention,
     /// What was learned is made anew.
     Learning,
+    /// Weights of rankings are tuned.
+    WeightTuning,
 }
 
 impl MaintenanceTask {
@@ -56,6 +58,7 @@ impl MaintenanceTask {
         match self {
             Self::Retention => "retention",
             Self::Learning => "learning",
+            Self::WeightTuning => "weight_tuning",
         }
     }
 }

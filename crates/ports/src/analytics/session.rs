@@ -46,4 +46,7 @@ pub struct SessionFilter {
     pub is_open: Option<bool>,
     /// Only this one.
     pub id: Option<SessionId>,
+    /// How far the calls of each are counted: who lists many sessions need not wait until all calls of
+    /// a long one are.
+    pub count_up_to: Option<u32>,
 }

@@ -5,7 +5,9 @@ use riglm_domain::record::Record;
 use riglm_domain::tool_override::OverrideScope;
 
 use super::UsageStore;
-use super::scene::{apply, audit, exclusion, list_epoch, run, session, snapshot, weights};
+use super::scene::{
+    apply, audit, exclusion, experiment_stop, list_epoch, run, session, snapshot, weights,
+};
 use crate::analytics::{ClientSelector, Topic};
 
 /// Topics that were never changed have the number 0.
@@ -48,6 +50,9 @@ pub async fn each_change_makes_the_number_of_its_topic_higher(store: &impl Usage
         store.save_snapshot(&snapshot("m", version)).await.unwrap();
         expect(Topic::Snapshots).await;
     }
+    let stop = experiment_stop("e", 1);
+    store.stop_experiment(&stop, &audit(5)).await.unwrap();
+    expect(Topic::Experiments).await;
 }
 
 /// Removing a client is a change of its own, and one of overrides where it had some.

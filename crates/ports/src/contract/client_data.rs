@@ -65,7 +65,7 @@ pub async fn rows_have_their_columns(store: &impl UsageStore) {
         ("search", &["id", "session", "query", "results"]),
         ("context", &["id", "session", "text", "embedding"]),
         ("recommendation", &["id", "session", "intent", "tools"]),
-        ("feedback", &["id", "session", "tool", "verdict"]),
+        ("feedback", &["id", "session", "tool", "verdict", "comment"]),
         (
             "work_session",
             &["id", "client", "started_at", "last_active_at"],
@@ -247,6 +247,50 @@ pub async fn a_client_without_sessions_has_its_other_rows(store: &impl UsageStor
     };
     assert_eq!(deleted, expected);
     assert_eq!(export(store, &key).await, []);
+}
+
+/// Recommendations and feedback belong to the client of their work session also where no
+/// connection is known.
+pub async fn what_was_said_in_a_work_session_is_its_client_s(store: &impl UsageStore) {
+    let (one, other) = (client("one"), client("other"));
+    let mut expected = Vec::new();
+    for (client, first) in [(&one, 10), (&other, 60)] {
+        let going = going(client, first);
+        let resolved = store
+            .resolve_work_session(&going, Duration::ZERO.into())
+            .await;
+        assert_eq!(resolved.unwrap(), going);
+        let (mut shown, mut said) = (
+            recommendation(client.id, first),
+            feedback(client.id, first, "a"),
+        );
+        (shown.session, shown.work_session) = (None, Some(going.id));
+        (said.session, said.work_session) = (None, Some(going.id));
+        let records = [
+            Record::Recommended(shown.clone()),
+            Record::FeedbackGiven(said.clone()),
+        ];
+        apply(store, &records).await;
+        expected.push([
+            ClientRow::recommendation(&shown).unwrap(),
+            ClientRow::feedback(&said).unwrap(),
+            ClientRow::work_session(&going).unwrap(),
+        ]);
+    }
+    let keys = [&one, &other].map(|client| client.client.to_string());
+    for (key, rows) in keys.iter().zip(&expected) {
+        assert_eq!(&export(store, key).await, rows);
+    }
+    let deleted = delete(store, &keys[0]).await;
+    let gone = Deleted {
+        n_others: 3,
+        ..Deleted::default()
+    };
+    assert_eq!(deleted, gone);
+    assert_eq!(export(store, &keys[0]).await, []);
+    assert_eq!(export(store, &keys[1]).await, expected[1]);
+    assert_eq!(store.recommendations(9).await.unwrap().len(), 1);
+    assert_eq!(store.feedback(None, 9).await.unwrap().len(), 1);
 }
 
 /// Returns a session of a client by this name.

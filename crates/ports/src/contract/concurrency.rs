@@ -29,7 +29,7 @@ pub async fn records_of_several_writers_are_all_applied(store: &impl UsageStore)
     let mut batches = vec![Vec::new(); N_WRITERS.into()];
     for n in 2..=201_u8 {
         let call = call_of(session.id, n, ["a", "b", "c"][usize::from(n % 3)]);
-        let end = end(&call, Outcome::ALL[usize::from(n % 5)]);
+        let end = end(&call, Outcome::ALL[usize::from(n) % Outcome::ALL.len()]);
         let records = [Record::CallOpened(call), Record::CallClosed(end)];
         for (index, batch) in batches.iter_mut().enumerate() {
             if n % 10 == 0 || usize::from(n % N_WRITERS) == index {

@@ -14,7 +14,8 @@ pub async fn feedback_is_read_as_it_was_given(store: &impl UsageStore) {
     for (n, verdict) in (2..).zip(Verdict::ALL) {
         let mut bare = feedback(id, n, "a");
         bare.verdict = verdict;
-        (bare.session, bare.rating) = (None, None);
+        (bare.session, bare.work_session) = (None, None);
+        (bare.rating, bare.comment) = (None, None);
         (bare.recommendation, bare.invocation) = (None, None);
         all.push(bare);
     }

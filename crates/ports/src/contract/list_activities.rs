@@ -1,5 +1,6 @@
 //! The clauses of [`ListActivityRepository`](crate::analytics::ListActivityRepository).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use riglm_domain::id::{SessionId, WorkSessionId};
@@ -175,10 +176,23 @@ pub async fn the_work_sessions_of_a_session_are_those_of_its_calls(store: &impl 
     ];
     let opened = calls.map(|(id, n, of)| Record::CallOpened(call_in(id, n, of)));
     apply(store, &opened).await;
-    let read = store.work_sessions_of(&[none, two, one]).await.unwrap();
+    let asked = [none, two, one];
+    let read = store.work_sessions_of(&asked, None).await.unwrap();
     let expected = [(one, [a, b].into()), (two, [a].into())];
     assert_eq!(read, expected.into());
-    assert!(store.work_sessions_of(&[]).await.unwrap().is_empty());
+    let none_asked = store.work_sessions_of(&[], None).await.unwrap();
+    assert!(none_asked.is_empty());
+    for (limit, expected) in [
+        (0, vec![]),
+        (1, vec![(two, [a].into())]),
+        (2, vec![(one, [b].into()), (two, [a].into())]),
+        (3, vec![(one, [a, b].into()), (two, [a].into())]),
+        (9, vec![(one, [a, b].into()), (two, [a].into())]),
+    ] {
+        let read = store.work_sessions_of(&asked, Some(limit)).await.unwrap();
+        let expected: BTreeMap<_, BTreeSet<_>> = expected.into_iter().collect();
+        assert_eq!(read, expected, "{limit}");
+    }
 }
 
 /// The newest sessions that started at a moment or later come oldest first.

@@ -341,9 +341,11 @@ pub async fn a_task_has_one_holder_at_a_time(store: &impl UsageStore) {
     assert!(held.is_some());
     let second = store.try_begin(MaintenanceTask::Retention).await.unwrap();
     assert!(second.is_none());
-    let other = store.try_begin(MaintenanceTask::Learning).await.unwrap();
-    assert!(other.is_some());
-    drop(other);
+    for other in [MaintenanceTask::Learning, MaintenanceTask::WeightTuning] {
+        let other = store.try_begin(other).await.unwrap();
+        assert!(other.is_some());
+        drop(other);
+    }
     let second = store.try_begin(MaintenanceTask::Retention).await.unwrap();
     assert!(second.is_none());
 }

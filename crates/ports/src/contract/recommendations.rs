@@ -9,7 +9,7 @@ use super::scene::{apply, moment, odd_texts, recommendation, run, session, tool}
 pub async fn a_recommendation_is_read_as_it_was_recorded(store: &impl UsageStore) {
     let id = session(run(1), 1).id;
     let mut bare = recommendation(id, 3);
-    (bare.session, bare.intent) = (None, None);
+    (bare.session, bare.work_session, bare.intent) = (None, None, None);
     (bare.weights, bare.experiment) = (None, None);
     bare.tools.clear();
     let mut all = vec![recommendation(id, 2), bare];

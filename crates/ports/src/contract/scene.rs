@@ -21,10 +21,11 @@ use riglm_domain::session::{ClientInfo, Session};
 use riglm_domain::tool::{ToolListing, ToolRef, ToolSighting};
 
 pub use self::decided::{
-    assignment, audit, exclusion, list_epoch, snapshot, weights, work_session,
+    assignment, audit, exclusion, experiment_stop, list_epoch, snapshot, weights, work_session,
 };
 pub use self::said::{
-    context, embedding, feedback, hash, list_shown, recommendation, scored_tools, search,
+    context, embedding, feedback, hash, list_shown, recommendation, recommended_tools,
+    scored_tools, search,
 };
 pub use self::stream::{Numbers, stream, stream_client, stream_hour, stream_principals};
 use super::UsageStore;

@@ -9,7 +9,7 @@ use riglm_domain::record::Record;
 use riglm_domain::session::SessionSummary;
 
 use super::UsageStore;
-use super::scene::{apply, call, end, moment, odd_texts, page, run, session};
+use super::scene::{apply, call, call_of, end, moment, odd_texts, page, run, session};
 use crate::analytics::SessionFilter;
 
 /// A session is read with every value that was recorded.
@@ -202,4 +202,28 @@ pub async fn sessions_are_found_by_state_and_identifier(store: &impl UsageStore)
     };
     assert_eq!(found(by_id(open.id)).await, [open.id]);
     assert_eq!(found(by_id(session(run(1), 7).id)).await, []);
+}
+
+/// The calls of a session are counted as far as that is wanted.
+pub async fn calls_are_counted_as_far_as_is_wanted(store: &impl UsageStore) {
+    let [three, none] = [1, 2].map(|n| session(run(1), n));
+    let opened = [three.clone(), none.clone()].map(Record::SessionOpened);
+    apply(store, &opened).await;
+    let calls = [1, 2, 3].map(|n| Record::CallOpened(call_of(three.id, n, "a")));
+    apply(store, &calls).await;
+    for (count_up_to, expected) in [
+        (None, [3, 0]),
+        (Some(0), [0, 0]),
+        (Some(2), [2, 0]),
+        (Some(3), [3, 0]),
+        (Some(u32::MAX), [3, 0]),
+    ] {
+        let filter = SessionFilter {
+            count_up_to,
+            ..SessionFilter::default()
+        };
+        let read = store.sessions_where(&filter, 9).await.unwrap();
+        let counted: Vec<u64> = read.iter().map(|row| row.n_calls).collect();
+        assert_eq!(counted, expected, "{count_up_to:?}");
+    }
 }

@@ -3,6 +3,7 @@
 mod agreed;
 mod client_data;
 mod decided;
+mod experiments;
 mod learned;
 mod list_activity;
 mod maintenance;

@@ -26,6 +26,7 @@ async fn the_document_has_every_route_once_with_a_name_of_its_own() {
         "get /config",
         "get /events",
         "get /experiments",
+        "get /experiments/{name}",
         "get /health",
         "get /health/ready",
         "get /metrics",
@@ -36,8 +37,10 @@ async fn the_document_has_every_route_once_with_a_name_of_its_own() {
         "get /tools",
         "get /tools/{tool_name}/stats",
         "get /upstreams",
+        "post /experiments/{name}/stop",
         "post /feedback",
         "post /override",
+        "post /recommendations",
         "post /upstreams/{name}/approve",
         "put /config",
     ];

@@ -2,6 +2,7 @@
 
 use http_body_util::Full;
 use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::feedback::Comment;
 use riglm_domain::id::{InvocationId, RunId, SearchId, SessionId, UpstreamName, WorkSessionId};
 use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::list_shown::{ListShown, ToolSet};
@@ -241,6 +242,7 @@ async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
             "tool": tool,
             "verdict": "helpful",
             "rating": 5,
+            "comment": "quick, with token=abc",
         })
     };
     let (status, body) = server.post("/feedback", &said("read")).await;
@@ -249,6 +251,8 @@ async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].tool, tool("read"));
     assert_eq!(stored[0].principal, Principal::named("alice"));
+    let comment = stored[0].comment.as_ref().map(Comment::as_str);
+    assert_eq!(comment, Some("quick, with token=[redacted]"));
     let (status, _) = server.post("/feedback", &said("never_offered")).await;
     assert_eq!(status, 422);
     let mut other = said("read");
@@ -258,6 +262,8 @@ async fn feedback_is_taken_of_tools_that_were_offered_and_of_no_others() {
         ("rating", json!(6)),
         ("rating", json!("5")),
         ("verdict", json!("best")),
+        ("comment", json!("x".repeat(1_001))),
+        ("comment", json!(5)),
         ("more", json!(1)),
     ] {
         let mut wrong = said("read");

@@ -6,6 +6,7 @@ use http::header;
 use http_body_util::Full;
 use jiff::Timestamp;
 use riglm_app::events::EventFeed;
+use riglm_app::experiments::ExperimentDesk;
 use riglm_app::feedback::FeedbackDesk;
 use riglm_app::filtering::ListFilter;
 use riglm_app::insight::Insight;
@@ -14,6 +15,7 @@ use riglm_app::overrides::Overrides;
 use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::experiment::{ArmPlan, ExperimentPlan, FusionRule, Metric, Unit};
 use riglm_domain::id::RunId;
 use riglm_ports::fake::{ManualClock, MemoryStore};
 use riglm_ports::observer::Unobserved;
@@ -43,6 +45,8 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         filter: ListFilter::default(),
         limits: Limits::default(),
         search: None,
+        recommender: None,
+        safeguards: None,
         intents: None,
         observer: Arc::new(Unobserved),
         next_tools: None,
@@ -54,6 +58,11 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         metrics: MetricsSource::new("text/plain; version=0.0.4", || {
             Ok("riglm_sessions 0\n".into())
         }),
+        experiments: store.map(|store| {
+            let plans = vec![experiment()];
+            let desk = ExperimentDesk::new(plans, store.clone(), store.clone(), clock.clone());
+            Arc::new(desk)
+        }),
         keys: keys(),
         proxy: Arc::new(proxy),
         overrides: store.map(|store| {
@@ -63,11 +72,33 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         }),
         feedback: insight
             .clone()
-            .map(|insight| Arc::new(FeedbackDesk::new(insight, recorder))),
+            .map(|insight| Arc::new(FeedbackDesk::new(insight, recorder, Arc::new(Unobserved)))),
         insight,
         settings: None,
         events: feed,
         stop: CancellationToken::new(),
+    }
+}
+
+/// An experiment with fusions.
+fn experiment() -> ExperimentPlan {
+    let arm = |name: &str, fusion| ArmPlan {
+        name: name.into(),
+        share: 0.5,
+        weights: None,
+        fusion,
+        policy: None,
+        predictors: None,
+    };
+    ExperimentPlan {
+        name: "fusions".into(),
+        is_running: true,
+        unit: Unit::WorkSession,
+        metric: Metric::ClickThrough,
+        alpha: 0.05,
+        window: std::time::Duration::from_mins(1),
+        control: "control".into(),
+        arms: vec![arm("control", None), arm("score", Some(FusionRule::Score))],
     }
 }
 

@@ -88,6 +88,9 @@ pub(super) async fn post(State(port): State<Arc<Port>>, request: Request<Body>) 
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
         return reply::error(StatusCode::NOT_FOUND, &error, None);
     };
+    if let Err(refusal) = request::count(&port, &principal) {
+        return *refusal;
+    }
     let limit = port.proxy.limits().request_body_bytes;
     let message = match request::message(&head.headers, body, limit).await {
         Ok(message) => message,

@@ -28,6 +28,7 @@ pub(super) fn json(status: StatusCode, message: Bytes) -> Response {
 /// Returns a response that carries an error of the proxy, answering `id` or nobody.
 pub(super) fn error(status: StatusCode, error: &RpcError, id: Option<&RequestId>) -> Response {
     let mut response = json(status, Bytes::from(error.to_json(id)));
+    // Places become free at any time, and messages are counted by the second.
     if error.code == RpcErrorCode::LimitReached {
         response
             .headers_mut()

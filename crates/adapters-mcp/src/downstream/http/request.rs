@@ -2,7 +2,7 @@
 //! body within the limits.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -86,6 +86,13 @@ pub(super) fn visit(
         }
     };
     Ok(Visitor { principal, profile })
+}
+
+/// Counts a message that somebody who may come in is going to send. The error answers one too many,
+/// whose body is not read.
+pub(super) fn count(port: &Port, principal: &Principal) -> Result<(), Box<Response>> {
+    let counted = port.proxy.admit_message(principal, Instant::now());
+    counted.map_err(|error| Box::new(reply::error(StatusCode::TOO_MANY_REQUESTS, &error, None)))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -88,6 +88,7 @@ async fn post(
         let text = "the client must accept application/json and text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
+    request::count(port, &visitor.principal)?;
     let message = request::message(headers, body, port.proxy.limits().request_body_bytes).await?;
     if modern::is_meant(headers, &message) {
         return modern::post(port, visitor, headers, message).await;

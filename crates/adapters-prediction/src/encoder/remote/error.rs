@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use reqwest::StatusCode;
+use crate::endpoint::EndpointError;
 
 /// Why there are no vectors. What the server wrote is in none of the texts: it may repeat the key.
 #[derive(Debug, thiserror::Error)]
@@ -15,24 +15,9 @@ pub(super) enum RemoteError {
         /// How long it is not asked.
         wait: Duration,
     },
-    /// It cannot be reached, or the connection broke. The error has no URL.
-    #[error("the server cannot be reached")]
-    Unreachable(#[source] reqwest::Error),
-    /// It took longer than configured.
-    #[error("the server took longer than {} ms", .limit.as_millis())]
-    TooSlow {
-        /// The configured time.
-        limit: Duration,
-    },
-    /// It refused.
-    #[error("the server answered with status {0}")]
-    Status(StatusCode),
-    /// Its answer is too long to be read.
-    #[error("the answer is longer than {limit} bytes")]
-    TooLong {
-        /// The most bytes that are read.
-        limit: usize,
-    },
+    /// There is no answer.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// Its answer is no list of vectors.
     #[error("the answer is not a list of vectors")]
     Form(#[source] Box<dyn Error + Send + Sync>),
@@ -64,16 +49,7 @@ impl RemoteError {
     /// Returns whether the server does not serve anybody, as far as can be told: any other text
     /// would meet the same.
     pub(super) fn is_outage(&self) -> bool {
-        match self {
-            Self::Unreachable(_) | Self::TooSlow { .. } => true,
-            Self::Status(status) => !matches!(
-                *status,
-                StatusCode::BAD_REQUEST
-                    | StatusCode::PAYLOAD_TOO_LARGE
-                    | StatusCode::UNPROCESSABLE_ENTITY
-            ),
-            _ => false,
-        }
+        matches!(self, Self::Endpoint(error) if error.is_outage())
     }
 
     /// Returns the text of the error and of what it comes from.

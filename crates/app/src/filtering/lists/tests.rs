@@ -20,9 +20,11 @@ use crate::filtering::{ListIntent, Pool};
 use crate::learning::testing::taught;
 use crate::search::OfferedTool;
 
+mod arms;
 mod fallback;
 mod histories;
 mod options;
+mod topical;
 mod widening;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -112,6 +114,7 @@ fn ask(principal: &Principal, n: u8) -> ListAsk<'_> {
         relists: false,
         session: over(n),
         intent: None,
+        stated: None,
         now: NOW,
     }
 }

@@ -48,5 +48,6 @@ pub(crate) fn taught(
         }
     }
     drop(learner);
+    next.set_ready();
     next
 }

@@ -156,3 +156,5 @@ fn predictions_are_judged_by_the_options_that_hold() {
     assert!(next.set_options(strict));
     assert_eq!(band(), Band::ShowAll);
 }
+
+mod arms;

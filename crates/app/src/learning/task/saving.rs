@@ -1,20 +1,27 @@
 //! What was learned, in and out of the store.
 
 use riglm_domain::learned_state::Snapshot;
-use riglm_ports::analytics::StoreError;
+use riglm_ports::analytics::{SnapshotRepository, StoreError};
 use tracing::{debug, info, warn};
 
 use super::LearningTask;
+use super::taught::Taught;
 use crate::learning::shared_learner::SharedLearner;
 
 impl LearningTask {
-    /// Saves what was learned, if that is more than what was saved before. Where another process
-    /// saved first, its snapshot is as good.
+    /// Saves what each predictor learned, if that is more than what was saved before: that of
+    /// everybody first. Where another process saved first, its snapshot is as good.
     pub(super) async fn save(&mut self) {
-        let learner = self.next_tools.learner().clone();
+        for at in 0..self.taught.len() {
+            self.save_one(at).await;
+        }
+    }
+
+    async fn save_one(&mut self, at: usize) {
+        let learner = self.taught[at].learner.clone();
         let n_learned = learner.read().n_learned();
         // Before the store said where to begin there is nothing to save.
-        let is_due = self.n_saved != Some(n_learned) && n_learned > 0;
+        let is_due = self.taught[at].n_saved != Some(n_learned) && n_learned > 0;
         if !is_due || self.is_store_failing || self.is_stale {
             return;
         }
@@ -35,21 +42,34 @@ impl LearningTask {
             }
             None => return,
         };
-        let mut snapshot = Snapshot {
-            model: self.model.clone(),
-            version: self.version + 1,
+        let snapshot = Snapshot {
+            model: self.taught[at].model.clone(),
+            version: self.taught[at].version + 1,
             format,
             learned_to,
             taken_at: self.clock.now(),
             bytes,
         };
-        let mut saved = self.stores.snapshots.save_snapshot(&snapshot).await;
+        let snapshots = &*self.stores.snapshots;
+        self.taught[at].keep(snapshot, n_learned, snapshots).await;
+    }
+}
+
+impl Taught {
+    /// Saves a snapshot, and notes what is known then.
+    async fn keep(
+        &mut self,
+        mut snapshot: Snapshot,
+        n_learned: u64,
+        snapshots: &dyn SnapshotRepository,
+    ) {
+        let mut saved = snapshots.save_snapshot(&snapshot).await;
         if let Err(StoreError::Conflict { found, .. }) = &saved
             && *found < self.version
         {
             // Those that there were are gone, with a client.
             snapshot.version = found + 1;
-            saved = self.stores.snapshots.save_snapshot(&snapshot).await;
+            saved = snapshots.save_snapshot(&snapshot).await;
         }
         match saved {
             Ok(()) => {

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -6,7 +6,9 @@ use riglm_domain::context::Context;
 use riglm_domain::id::{InvocationId, SessionId};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::learned_state::Snapshot;
-use riglm_domain::prediction::{Bands, ConfidenceMeasure};
+use riglm_domain::prediction::{
+    Bands, ConfidenceMeasure, Engine, Expert, ExpertSet, Method, PredictorSet,
+};
 use riglm_domain::principal::Principal;
 use riglm_domain::record::Record;
 use riglm_ports::analytics::{ClientData as _, ClientSelector, RecordSink as _};
@@ -15,7 +17,9 @@ use riglm_ports::fake::{FailingPredictor, ManualClock, MemoryStore};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::learning::NextToolsOptions;
+use crate::learning::{ArmPredictor, NextToolsOptions};
+
+mod arms;
 
 /// A proxy with a store.
 struct Scene {
@@ -23,6 +27,8 @@ struct Scene {
     clock: Arc<ManualClock>,
     is_failing: Arc<AtomicBool>,
     is_away: Arc<AtomicBool>,
+    /// Counts the pages of calls that were read.
+    n_pages: Arc<AtomicU64>,
 }
 
 /// A store that may not answer.
@@ -78,6 +84,7 @@ impl Scene {
             clock: Arc::default(),
             is_failing: Arc::default(),
             is_away: Arc::default(),
+            n_pages: Arc::default(),
         };
         let seen_at = scene.clock.now();
         let listing = page("list", &["a", "b"]);
@@ -109,26 +116,42 @@ impl Scene {
     }
 
     fn start(&self) -> Running {
-        let (next, task) = self.task();
+        self.start_with(&[])
+    }
+
+    /// Starts a task that teaches predictors of arms, too.
+    fn start_with(&self, of_arms: &[Expert]) -> Running {
+        let (next, task) = self.task_with(of_arms);
         let stop = CancellationToken::new();
         let task = tokio::spawn(task.run(stop.clone()));
         Running { next, stop, task }
     }
 
     fn task(&self) -> (Arc<NextTools>, LearningTask) {
+        self.task_with(&[])
+    }
+
+    fn task_with(&self, of_arms: &[Expert]) -> (Arc<NextTools>, LearningTask) {
         let is_failing = Arc::clone(&self.is_failing);
         let make = move || Box::new(FailingPredictor::new(Arc::clone(&is_failing)));
         let options = NextToolsOptions {
             measure: ConfidenceMeasure::Mass,
             bands: Bands::MASS,
         };
-        let next = Arc::new(NextTools::new(make(), options));
+        let of_arms = of_arms
+            .iter()
+            .map(|expert| arm_predictor(*expert))
+            .collect();
+        let next = Arc::new(NextTools::new(make(), options).with_arms(of_arms, None));
         let unsteady = Arc::new(Unsteady {
             store: self.store.clone(),
             is_away: Arc::clone(&self.is_away),
         });
         let stores = LearningStores {
-            calls: self.store.clone(),
+            calls: Arc::new(arms::Counted {
+                store: self.store.clone(),
+                n_pages: Arc::clone(&self.n_pages),
+            }),
             contexts: unsteady.clone(),
             tools: self.store.clone(),
             snapshots: self.store.clone(),
@@ -157,7 +180,21 @@ impl Scene {
     }
 
     async fn saved(&self) -> Option<Snapshot> {
-        self.store.newest_snapshot("test").await.unwrap()
+        self.saved_of("test").await
+    }
+
+    async fn saved_of(&self, model: &str) -> Option<Snapshot> {
+        self.store.newest_snapshot(model).await.unwrap()
+    }
+}
+
+/// Returns how a predictor of one expert is made, whose snapshots have the name of the expert.
+fn arm_predictor(expert: Expert) -> ArmPredictor {
+    let method = Method::Expert(expert);
+    ArmPredictor {
+        set: PredictorSet::new(method, ExpertSet::ALL),
+        model: expert.as_str().into(),
+        make: Arc::new(move || Box::new(FailingPredictor::of(Engine::new(method, 30.0)))),
     }
 }
 

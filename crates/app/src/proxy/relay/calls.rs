@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use riglm_domain::id::ToolName;
+use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
 use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
@@ -15,24 +15,70 @@ use super::Relay;
 use super::params::RequestParams;
 use super::pending::{CallRow, Lesson};
 use super::recorded_names::recorded_tool;
-use super::rounds::LogicalCall;
+use super::rounds::{Continued, LogicalCall};
+use crate::recommend::CallEnded;
 use crate::search;
 use crate::tracking::CallDetails;
 use crate::work_sessions::RequestKind;
 
+/// A call that came in.
+#[derive(Debug)]
+pub(super) struct CallReceived {
+    /// The row of its session.
+    pub(super) session: SessionId,
+    /// The work session that it belongs to.
+    work_session: Option<WorkSessionId>,
+    /// What it belongs to.
+    pub(super) together: CallSession,
+    /// The tool, by the name that the upstream knows.
+    pub(super) tool: ToolName,
+    /// The call of which it is a further round.
+    pub(super) continues: Option<Continued>,
+    /// When it was received.
+    pub(super) at: jiff::Timestamp,
+}
+
 impl Relay {
+    /// Returns what is known of a call that comes in.
+    pub(super) async fn call_received(
+        &self,
+        message: &Message,
+        params: &RequestParams<'_>,
+        at: jiff::Timestamp,
+    ) -> CallReceived {
+        let session = self.row().await;
+        let work_session = (self.caller)
+            .work_session(&self.shared, message.hints(), RequestKind::Call, at)
+            .await;
+        CallReceived {
+            session,
+            work_session,
+            together: CallSession::of(work_session, session),
+            tool: ToolName::from(params.name().unwrap_or_default().as_ref()),
+            continues: self.continued(params),
+            at,
+        }
+    }
+
     /// Opens the row of a tool call.
     pub(super) async fn open_call(
         self: &Arc<Self>,
         message: &Message,
         params: &RequestParams<'_>,
-        started_at: jiff::Timestamp,
+        received: CallReceived,
     ) -> Result<CallRow, RpcError> {
-        let session = self.row().await;
-        let name = params.name().unwrap_or_default();
-        let tool = ToolName::from(name.as_ref());
+        let CallReceived {
+            session,
+            work_session,
+            together,
+            tool,
+            continues,
+            at: started_at,
+        } = received;
+        let continued = continues.map(|continued| continued.call);
         let is_hidden = self.state().hidden.contains(&tool);
-        let searched = self.shared.search_tool.as_ref().map(|_| ToolRef {
+        let is_taught = self.shared.search_tool.is_some() || self.shared.recommender.is_some();
+        let searched = is_taught.then(|| ToolRef {
             upstream: self.upstream().clone(),
             tool: tool.clone(),
         });
@@ -40,10 +86,6 @@ impl Relay {
             upstream: self.upstream().clone(),
             tool: tool.clone(),
         };
-        let work_session = (self.caller)
-            .work_session(&self.shared, message.hints(), RequestKind::Call, started_at)
-            .await;
-        let together = CallSession::of(work_session, session);
         let was_found = || {
             let searched = searched.as_ref();
             searched.is_some_and(|tool| self.caller.search.has_found(together, tool))
@@ -73,9 +115,8 @@ impl Relay {
         let context = searched
             .as_ref()
             .and_then(|_| self.caller.search.context(together, Instant::now()));
-        let continued = self.continued(params);
         if continued.is_none() {
-            self.note_call_intent(together, params.arguments());
+            self.note_call_intent(together, &tool, params.arguments());
         }
         if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
             let called = ToolRef {
@@ -115,25 +156,39 @@ impl Relay {
             lesson: searched.map(|tool| {
                 Box::new(Lesson {
                     tool,
+                    together,
                     began_at: started_at,
                 })
             }),
         })
     }
 
-    /// Tells the search how a call ended. A call that was taken back says nothing of its tool.
-    pub(super) async fn teach(&self, lesson: Lesson, outcome: Outcome) {
+    /// Tells the search and the recommender how a call ended. A call that was taken back says nothing
+    /// of its tool.
+    pub(super) async fn teach(&self, lesson: Lesson, call: InvocationId, outcome: Outcome) {
+        if !outcome.tells_of_tool() {
+            return;
+        }
+        if let Some(recommender) = &self.shared.recommender {
+            let ended = CallEnded {
+                session: self.row().await,
+                together: lesson.together,
+                principal: self.caller.principal.clone(),
+                tool: lesson.tool.clone(),
+                invocation: call,
+                outcome,
+                began_at: lesson.began_at,
+            };
+            recommender.called(ended).await;
+        }
         let Some(tool) = &self.shared.search_tool else {
             return;
         };
-        if matches!(outcome, Outcome::Cancelled | Outcome::Unknown) {
-            return;
-        }
         tool.service.called(&search::ToolCalled {
             session: self.row().await,
             principal: self.caller.principal.clone(),
             tool: lesson.tool,
-            is_ok: outcome == Outcome::Ok,
+            is_ok: outcome.is_success(),
             began_at: lesson.began_at,
         });
     }

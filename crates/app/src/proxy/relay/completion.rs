@@ -59,7 +59,7 @@ impl Relay {
                     .call_closed(row.id, outcome, duration, response)
                     .await;
                 if let Some(lesson) = row.lesson {
-                    self.teach(*lesson, outcome).await;
+                    self.teach(*lesson, row.id, outcome).await;
                 }
             }
             Purpose::Exchange { method, target } => {

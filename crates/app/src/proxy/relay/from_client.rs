@@ -172,6 +172,7 @@ impl Relay {
             was_resent: false,
             order: 0,
             span: None,
+            guard: None,
         };
         self.reserve(id, pending)?;
         self.note_intent_of(method, &params).await;
@@ -213,22 +214,13 @@ impl Relay {
                 .params
                 .headers_of(message, params.name().as_deref(), params.arguments())
                 .map_err(|text| RpcError::new(RpcErrorCode::HeaderMismatch, text))?;
-            let row = self.open_call(message, &params, started_at).await?;
-            let row_id = row.id;
-            let is_waiting = match self.state().pending.get_mut(id) {
-                Some(pending) if pending.is_counted() => {
-                    pending.purpose = Purpose::Call(Some(row));
-                    true
-                }
-                _ => false,
-            };
-            if !is_waiting {
-                // It was cancelled, or the session ended, while the row was being opened.
-                let duration = now.elapsed();
-                let recorder = &self.shared.recorder;
-                recorder
-                    .call_closed(row_id, Outcome::Cancelled, duration, (0, None))
-                    .await;
+            let received = self.call_received(message, &params, started_at).await;
+            if let Some(here) = self
+                .begin_call(message, &params, (id, received, now))
+                .await?
+            {
+                self.end_here(id, here).await;
+                return Ok(Opened::Here(id.clone(), UpstreamExchange::done()));
             }
         }
         Ok(Opened::ToSend(param_headers))

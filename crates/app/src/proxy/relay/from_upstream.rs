@@ -9,12 +9,14 @@ use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_domain::protocol::Revision;
+use riglm_domain::request_hints::RequestHints;
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
 use super::Relay;
 use super::completion::{Ending, Response, upstream_failure};
+use super::guarded::guarded;
 use super::listing::promising;
 use super::offered::is_own;
 use super::params::{IdMember, agreed_revision, id_member, is_error_result};
@@ -190,13 +192,16 @@ impl Relay {
         if let Some(gap) = since_progress.and_then(|since| PROGRESS_GAP.checked_sub(since)) {
             tokio::time::sleep(gap).await;
         }
-        let Some(pending) = ending.take() else {
+        let Some(mut pending) = ending.take() else {
             return;
         };
         let failed = self.mendable(&message, envelope, &pending);
+        let guard = pending.guard.take();
         let Some((message, outcome)) = self.settle(message, envelope, pending).await else {
             return;
         };
+        let told = guard.and_then(|guard| guarded(&guard, &message));
+        let message = told.unwrap_or(message);
         ending.came_to(outcome);
         let Some(call) = failed else {
             return self.client.deliver(message, Route::Related(id)).await;
@@ -254,7 +259,10 @@ impl Relay {
             }
             Purpose::ListTools => match result {
                 Some(result) if !pending.is_cancelled => {
-                    match self.list(result, &pending, envelope.id()).await {
+                    let other = self.list(result, &pending, envelope.id()).await;
+                    self.note_shown(&pending, other.as_deref().unwrap_or(result))
+                        .await;
+                    match other {
                         Some(other) => message.with_result(&other),
                         None => message,
                     }
@@ -291,6 +299,18 @@ impl Relay {
             Purpose::Listen { .. } | Purpose::Other => message,
         };
         Some((message, outcome))
+    }
+
+    /// Has the safeguards note a list that the client is shown; in front of several upstreams it is one
+    /// of all of them that is.
+    async fn note_shown(&self, asked: &Pending, result: &str) {
+        if self.is_united() || self.shared.safeguards.is_none() {
+            return;
+        }
+        let hints = asked.message.as_ref().map(Message::hints);
+        let together = self.caller.together(self.row().await);
+        let shown_to = (together, hints.unwrap_or(RequestHints::none()));
+        self.shared.note_shown(&self.caller, shown_to, result);
     }
 
     /// Takes note of an answered handshake: the session has a revision and gets its row.
@@ -330,11 +350,16 @@ impl Relay {
                         route = Route::Related(id.clone());
                         end_span(&mut pending, &message, envelope);
                         let mut ending = Ending::new(self, pending);
-                        if let Some(pending) = ending.take()
-                            && let Some((_, outcome)) =
-                                self.settle(message.clone(), envelope, pending).await
-                        {
-                            ending.came_to(outcome);
+                        if let Some(mut pending) = ending.take() {
+                            let guard = pending.guard.take();
+                            let settled = self.settle(message.clone(), envelope, pending).await;
+                            if let Some((_, outcome)) = settled {
+                                ending.came_to(outcome);
+                            }
+                            if let (Some(guard), Some(result)) = (guard, message.result(envelope)) {
+                                // A batch is passed on as it is.
+                                guard.passed_on(result);
+                            }
                         }
                         endings.push(ending);
                     }

@@ -1,12 +1,14 @@
 //! What requests say of what a client is doing: noted as they pass.
 
 use riglm_domain::edit::member;
+use riglm_domain::id::ToolName;
 use riglm_domain::intent::{
     IntentSource, MAX_INTENT_CHARS, path_words, prompt_text, sampling_text, string_values,
 };
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Envelope, Message};
 use riglm_domain::scan::members;
+use riglm_ports::observer::Event;
 
 use super::Relay;
 use super::params::{RequestParams, is_input_required};
@@ -42,8 +44,14 @@ impl Relay {
         self.note_intent(source, &text).await;
     }
 
-    /// Notes what the arguments of a call say of what the client is doing, and that it calls.
-    pub(super) fn note_call_intent(&self, session: CallSession, arguments: Option<&str>) {
+    /// Notes what a call says of what the client is doing: by the arguments, and by its tool, which
+    /// may be none of what the client said that it does.
+    pub(super) fn note_call_intent(
+        &self,
+        session: CallSession,
+        tool: &ToolName,
+        arguments: Option<&str>,
+    ) {
         let Some(intents) = &self.shared.intents else {
             return;
         };
@@ -53,9 +61,24 @@ impl Relay {
         };
         let arguments = arguments.filter(is_read);
         let text = arguments.map(|arguments| string_values(arguments, MAX_ARGUMENT_CHARS));
-        let source = IntentSource::Arguments;
+        let text = text.unwrap_or_default();
         let now = self.shared.recorder.now();
-        intents.note(session, source, &text.unwrap_or_default(), now);
+        let threshold = self.context_shift(session);
+        let shift = intents.called(session, (tool.as_str(), &text), threshold);
+        intents.note(session, IntentSource::Arguments, &text, now);
+        if let Some(shift) = shift {
+            self.shared.observe(&Event::ContextShifted(shift));
+        }
+    }
+
+    /// Returns how like the calls of a session must be to what its client said that it does.
+    fn context_shift(&self, session: CallSession) -> f64 {
+        let Some(lists) = self.shared.filter.lists() else {
+            return 0.0;
+        };
+        let client = self.caller.client_name();
+        let now = self.shared.recorder.now();
+        lists.context_shift(&self.caller.list_ask(&client, session, false, now))
     }
 
     /// Notes what a request of the server has a model complete.

@@ -83,6 +83,10 @@ impl Relay {
         self.entry
             .tool_sets
             .listed(&seen.listing, seen.names.len(), (is_first, is_last), now);
+        if let Some(safeguards) = &self.shared.safeguards {
+            let n_upstreams = self.shared.upstreams.load().entries.len();
+            safeguards.tools_listed(self.upstream(), &seen.names, (is_last, n_upstreams));
+        }
         Some(seen)
     }
 

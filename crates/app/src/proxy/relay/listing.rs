@@ -166,7 +166,10 @@ impl Relay {
             let ttl_ms = shown.ttl_ms(ttl_ms, self.shared.recorder.now());
             result = with_member(&result, "ttlMs", &ttl_ms.to_string());
         }
-        Ok(with_member(&result, "tools", &tools))
+        let result = with_member(&result, "tools", &tools);
+        let shown_to = (session, request.message.hints());
+        self.shared.note_shown(&self.caller, shown_to, &result);
+        Ok(result)
     }
 
     /// Returns the whole list of the upstream, which is asked for it unless it is known well enough.
@@ -281,7 +284,9 @@ impl Relay {
             relay.caller.end_review(session);
             let client = relay.caller.client_name();
             let now = relay.shared.recorder.now();
-            let ask = relay.caller.list_ask(&client, session, is_modern, now);
+            let mut ask = relay.caller.list_ask(&client, session, is_modern, now);
+            let stated = relay.shared.stated(relay.row().await, session, now);
+            ask.stated = stated.as_ref();
             let search = &relay.caller.search;
             if lists.has_changed(&ask, |tool| search.has_found(session, tool)) && !relay.is_closed()
             {

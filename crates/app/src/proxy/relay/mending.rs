@@ -6,17 +6,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_domain::edit::{member, with_element, with_member};
+use riglm_domain::edit::{member, with_member};
 use riglm_domain::message::{Envelope, Message};
 use riglm_domain::rpc_error::RpcErrorCode;
 use riglm_domain::scan::unescaped;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Relay;
 use super::params::{RequestParams, is_error_result};
 use super::pending::{Pending, Purpose};
 use crate::proxy::search_tool::help::{misfit_of, unknown};
 use crate::proxy::search_tool::{OwnTool, SearchTool};
+use crate::safeguards::with_text;
 use crate::search::{Offer, OfferedTool};
 
 /// How long an answer waits for the list of tools, where that is not known.
@@ -155,12 +156,10 @@ fn with_help(answer: &Message, help: &str) -> Message {
         return answer.with_error(&with_member(error, "message", &text));
     }
     let result = answer.result(part).unwrap_or_default();
-    let Some(content) = member(result, "content").filter(|content| content.starts_with('[')) else {
-        return answer.clone();
-    };
-    let text = json!({"type": "text", "text": help}).to_string();
-    let content = with_element(content, &text);
-    answer.with_result(&with_member(result, "content", &content))
+    match with_text(result, help) {
+        Some(result) => answer.with_result(&result),
+        None => answer.clone(),
+    }
 }
 
 #[cfg(test)]

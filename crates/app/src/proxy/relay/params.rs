@@ -19,6 +19,8 @@ pub(crate) struct RequestParams<'a> {
     uri: Option<&'a str>,
     /// `arguments` of `tools/call`.
     arguments: Option<&'a str>,
+    /// `task` of a request that is to be answered with a task.
+    task: Option<&'a str>,
     /// `inputResponses` of a request that is made again with what the server asked for.
     input_responses: Option<&'a str>,
     /// `requestState`, likewise.
@@ -35,6 +37,7 @@ impl<'a> RequestParams<'a> {
                 "name" => read.name = Some(value),
                 "uri" => read.uri = Some(value),
                 "arguments" => read.arguments = Some(value),
+                "task" => read.task = Some(value),
                 "inputResponses" => read.input_responses = Some(value),
                 "requestState" => read.request_state = Some(value),
                 "_meta" => read.meta = Some(value),
@@ -57,6 +60,11 @@ impl<'a> RequestParams<'a> {
     /// Returns the JSON text of the arguments.
     pub(crate) fn arguments(&self) -> Option<&'a str> {
         self.arguments
+    }
+
+    /// Returns whether the request is to be answered with a task, whose result is asked for later.
+    pub(crate) fn wants_task(&self) -> bool {
+        self.task.is_some()
     }
 
     /// Returns whether the request is made again with what the server asked for.

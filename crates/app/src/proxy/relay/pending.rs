@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, ToolName};
-use riglm_domain::invocation::Outcome;
+use riglm_domain::invocation::{CallSession, Outcome};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::tracer::{End, Span};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::rounds::LogicalCall;
+use crate::safeguards::Guard;
 
 /// What must happen when the answer comes.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ pub(crate) struct CallRow {
     pub(crate) call: LogicalCall,
     /// The client's list leaves its tool out.
     pub(crate) is_hidden: bool,
-    /// What the search is told of it at its end, where tools are searched.
+    /// What the search and the recommender are told of it at its end, where there is one of them.
     pub(crate) lesson: Option<Box<Lesson>>,
 }
 
@@ -63,6 +64,8 @@ pub(crate) struct CallRow {
 pub(crate) struct Lesson {
     /// The tool.
     pub(crate) tool: ToolRef,
+    /// What it belongs to.
+    pub(crate) together: CallSession,
     /// When the call was received.
     pub(crate) began_at: Timestamp,
 }
@@ -103,6 +106,8 @@ pub(crate) struct Pending {
     pub(crate) order: u64,
     /// The span of its way to the upstream and back, where traces are wanted.
     pub(crate) span: Option<Box<dyn Span>>,
+    /// What the safeguards keep of a call that they admitted.
+    pub(crate) guard: Option<Box<Guard>>,
 }
 
 impl Pending {
@@ -152,6 +157,7 @@ impl Pending {
             was_resent: false,
             order: 0,
             span: None,
+            guard: None,
         }
     }
 
@@ -272,6 +278,7 @@ impl PendingTable {
             tool: pending.tool.take(),
             progress_token: pending.progress_token.take(),
             span: pending.span.take(),
+            guard: pending.guard.take(),
             ..*pending
         })
     }

@@ -28,6 +28,15 @@ pub(crate) struct LogicalCall {
     pub(crate) sequence: u64,
 }
 
+/// What a further round goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Continued {
+    pub(crate) call: LogicalCall,
+    /// It is the first to come back to what was asked, with the arguments of the call that was asked: a
+    /// part of a call that was let go on already, and no other one.
+    pub(crate) is_expected: bool,
+}
+
 /// The requests for input that calls were answered with, oldest first.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Rounds {
@@ -106,7 +115,7 @@ impl Rounds {
     /// A server may give several calls the same state, or none. Then those with the same arguments
     /// come first, then those that nothing came back to, then the newest. What was asked is not
     /// forgotten when it is found, since a client may repeat a round whose answer it did not get.
-    fn find(&mut self, key: &RoundKey) -> Option<LogicalCall> {
+    fn find(&mut self, key: &RoundKey) -> Option<Continued> {
         let fits = |asked: &&mut Asked| {
             asked.key.state == key.state && (key.state.is_some() || asked.key.call == key.call)
         };
@@ -115,15 +124,18 @@ impl Rounds {
             .iter_mut()
             .filter(fits)
             .max_by_key(|asked| (asked.key.call == key.call, !asked.is_continued))?;
-        found.is_continued = true;
-        Some(found.call)
+        let was_continued = std::mem::replace(&mut found.is_continued, true);
+        Some(Continued {
+            call: found.call,
+            is_expected: !was_continued && found.key.call == key.call,
+        })
     }
 }
 
 impl Relay {
     /// Returns the logical call of which a call is a further round; `None` for an ordinary one, and
     /// for one that continues what is not known here.
-    pub(super) fn continued(&self, params: &RequestParams<'_>) -> Option<LogicalCall> {
+    pub(super) fn continued(&self, params: &RequestParams<'_>) -> Option<Continued> {
         if !params.is_further_round() || self.state().rounds.is_empty() {
             return None;
         }
@@ -168,6 +180,29 @@ mod tests {
         RoundKey::new(&RequestParams::read(Some(params)), state)
     }
 
+    fn found(rounds: &mut Rounds, key: RoundKey) -> Option<LogicalCall> {
+        rounds.find(&key).map(|continued| continued.call)
+    }
+
+    #[test]
+    fn only_the_first_that_comes_back_with_the_same_arguments_is_expected() {
+        let mut rounds = Rounds::default();
+        rounds.remember(key(T, Some("s")), logical(1));
+        rounds.remember(key(U, Some("s")), logical(2));
+        let mut is_expected = |text| {
+            let found = rounds.find(&key(text, Some("s")));
+            found.map(|continued| continued.is_expected)
+        };
+        assert_eq!(is_expected(T_AGAIN), Some(true));
+        assert_eq!(is_expected(T_AGAIN), Some(false), "it came back before");
+        let other = U.replace("\"b\":2", "\"b\":3");
+        assert_eq!(
+            is_expected(&other),
+            Some(false),
+            "it asks for something else"
+        );
+    }
+
     const T: &str = r#"{"name":"t","arguments":{"a":1,"b":2}}"#;
     const T_AGAIN: &str = r#"{"arguments":{ "b":2.0,"a":1 },"name":"\u0074"}"#;
     const T_OTHER: &str = r#"{"name":"t","arguments":{"a":2}}"#;
@@ -177,19 +212,22 @@ mod tests {
     fn a_state_names_the_call_of_its_tool_whatever_its_arguments() {
         let mut rounds = Rounds::default();
         rounds.remember(key(T, Some("s")), logical(1));
-        assert_eq!(rounds.find(&key(T_OTHER, Some("s"))), Some(logical(1)));
-        assert_eq!(rounds.find(&key(T, Some("x"))), None);
-        assert_eq!(rounds.find(&key(U, Some("s"))), None);
-        assert_eq!(rounds.find(&key(T, None)), None);
+        assert_eq!(
+            found(&mut rounds, key(T_OTHER, Some("s"))),
+            Some(logical(1))
+        );
+        assert_eq!(found(&mut rounds, key(T, Some("x"))), None);
+        assert_eq!(found(&mut rounds, key(U, Some("s"))), None);
+        assert_eq!(found(&mut rounds, key(T, None)), None);
     }
 
     #[test]
     fn without_a_state_tool_and_arguments_name_the_call() {
         let mut rounds = Rounds::default();
         rounds.remember(key(T, None), logical(1));
-        assert_eq!(rounds.find(&key(T_AGAIN, None)), Some(logical(1)));
-        assert_eq!(rounds.find(&key(T_OTHER, None)), None);
-        assert_eq!(rounds.find(&key(U, None)), None);
+        assert_eq!(found(&mut rounds, key(T_AGAIN, None)), Some(logical(1)));
+        assert_eq!(found(&mut rounds, key(T_OTHER, None)), None);
+        assert_eq!(found(&mut rounds, key(U, None)), None);
     }
 
     #[test]
@@ -199,7 +237,7 @@ mod tests {
             for number in 1..=2 {
                 rounds.remember(key(T, state), logical(number));
             }
-            let found: Vec<_> = (0..3).map(|_| rounds.find(&key(T, state))).collect();
+            let found: Vec<_> = (0..3).map(|_| found(&mut rounds, key(T, state))).collect();
             assert_eq!(found, [2, 1, 2].map(|number| Some(logical(number))));
         }
     }
@@ -209,8 +247,14 @@ mod tests {
         let mut rounds = Rounds::default();
         rounds.remember(key(T, Some("s")), logical(1));
         rounds.remember(key(T_OTHER, Some("s")), logical(2));
-        assert_eq!(rounds.find(&key(T_AGAIN, Some("s"))), Some(logical(1)));
-        assert_eq!(rounds.find(&key(T_AGAIN, Some("s"))), Some(logical(1)));
+        assert_eq!(
+            found(&mut rounds, key(T_AGAIN, Some("s"))),
+            Some(logical(1))
+        );
+        assert_eq!(
+            found(&mut rounds, key(T_AGAIN, Some("s"))),
+            Some(logical(1))
+        );
     }
 
     #[test]
@@ -220,7 +264,7 @@ mod tests {
             rounds.remember(key(T, Some(&number.to_string())), logical(1));
         }
         assert_eq!(rounds.asked.len(), MAX_ASKED);
-        assert_eq!(rounds.find(&key(T, Some("0"))), None);
-        assert_eq!(rounds.find(&key(T, Some("1"))), Some(logical(1)));
+        assert_eq!(found(&mut rounds, key(T, Some("0"))), None);
+        assert_eq!(found(&mut rounds, key(T, Some("1"))), Some(logical(1)));
     }
 }

@@ -141,7 +141,7 @@ impl Relay {
                 let asked = tokio::time::timeout(limit, asked).await;
                 asked.unwrap_or_else(|_| Err("its list of tools takes too long".into()))
             }
-            OwnTool::Search | OwnTool::SetContext => asked.await,
+            _ => asked.await,
         };
         let offer = match offer {
             Ok(Some(offer)) => Ok(offer),
@@ -179,9 +179,11 @@ impl Relay {
                 };
                 listing.current(session)
             },
+            token_budget: hints.token_budget,
             trace: search.message.trace(),
             received: search.received,
             received_at: search.received_at,
+            client: (&self.client, &search.id),
         };
         let arguments = RequestParams::read(params).arguments();
         let call = (search.tool, arguments);

@@ -5,19 +5,25 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use riglm_domain::context::ContextSource;
+use riglm_domain::id::{SessionId, ToolName};
 use riglm_domain::invocation::CallSession;
+use riglm_domain::message::RequestId;
 use riglm_domain::trace_context::TraceContext;
+use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::Event;
+use riglm_ports::reranker::Reranker;
 use riglm_ports::tracer::Operation;
 use serde_json::Value;
 
 use super::SearchTool;
 use super::arguments::Arguments;
 use super::own::OwnTool;
+use super::reading_on::{nothing_kept, read_on};
 use crate::filtering::ShownList;
 use crate::proxy::caller::Caller;
 use crate::proxy::shared::Shared;
-use crate::search::{Offer, SearchCall};
+use crate::safeguards::{Admission, GuardedCall, OwnKind};
+use crate::search::{Guarded, ModelLimits, Offer, SearchCall, given_before};
 use crate::tracking::SearchDetails;
 
 /// Who searches, and since when.
@@ -31,10 +37,40 @@ pub(in crate::proxy) struct Asking<'a> {
     pub(in crate::proxy) is_modern: bool,
     /// The list that the client sees, where lists are chosen as a whole.
     pub(in crate::proxy) shown: Option<Arc<ShownList>>,
+    /// The most tokens that the client wants its work to have, as the request says.
+    pub(in crate::proxy) token_budget: Option<u64>,
     /// The place of the request's span.
     pub(in crate::proxy) trace: Option<&'a Arc<TraceContext>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
+    /// The way to the client, and the request that it made.
+    pub(in crate::proxy) client: (&'a Arc<dyn ClientLink>, &'a RequestId),
+}
+
+impl Asking<'_> {
+    /// Returns the positions of the tools of an offer that the operator pinned for who asks.
+    fn pinned(&self, offer: &Offer) -> Vec<usize> {
+        let Some(lists) = self.shared.filter.lists() else {
+            return Vec::new();
+        };
+        let name = self.caller.client_name();
+        let mut ask = (self.caller).list_ask(&name, self.session, self.is_modern, self.received_at);
+        ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
+        lists.pinned_of(&ask, offer)
+    }
+
+    /// Returns the client's own model, where it offers one and may be asked: a client of a modern
+    /// revision is asked for nothing outside of its own requests.
+    fn client_model(
+        &self,
+        limits: Option<ModelLimits>,
+        row: SessionId,
+    ) -> Option<Guarded<dyn Reranker>> {
+        let limits = limits.filter(|_| !self.is_modern && self.caller.offers_sampling())?;
+        let (client, request) = self.client;
+        let sampling = &self.caller.sampling;
+        Some(sampling.reranker((client, request), row, limits))
+    }
 }
 
 impl SearchTool {
@@ -46,6 +82,57 @@ impl SearchTool {
         (tool, arguments): (OwnTool, Option<&str>),
         offer: Result<Arc<Offer>, String>,
     ) -> String {
+        let Some(safeguards) = &asking.shared.safeguards else {
+            return self.answered(asking, (tool, arguments), offer).await;
+        };
+        let (own, name) = (
+            kind_of(tool),
+            ToolName::from(self.name(tool).unwrap_or_default()),
+        );
+        let known = offer.as_ref().ok().cloned();
+        let call = GuardedCall {
+            together: asking.session,
+            principal: &asking.caller.principal,
+            client_hash: None,
+            stated: None,
+            profile: asking.caller.profile_name(),
+            upstream: None,
+            fingerprint: "",
+            tool: &name,
+            own: Some(own),
+            arguments,
+            is_task: false,
+            token_budget: asking.token_budget,
+            offer: known.as_ref(),
+            now: asking.received_at,
+            at: asking.received,
+        };
+        if tool == OwnTool::ReadMore {
+            let part = read_on(asking, safeguards, &call);
+            return safeguards.read_on(&call, part);
+        }
+        let permit = match safeguards.admit(&call).await {
+            Ok(Admission::Goes(permit)) => permit,
+            Ok(Admission::Known(result)) => return result,
+            Err(refusal) => return failure(asking.is_modern, &refusal.text),
+        };
+        let guard = safeguards.guard(&call, permit);
+        let result = self.answered(asking, (tool, arguments), offer).await;
+        guard.answered(&result).unwrap_or(result)
+    }
+
+    async fn answered(
+        &self,
+        asking: &Asking<'_>,
+        (tool, arguments): (OwnTool, Option<&str>),
+        offer: Result<Arc<Offer>, String>,
+    ) -> String {
+        match tool {
+            OwnTool::Recommend => return self.recommended(asking, arguments, offer).await,
+            OwnTool::RateTool => return self.rated(asking, arguments, offer).await,
+            OwnTool::ReadMore => return nothing_kept(asking),
+            OwnTool::Search | OwnTool::CallTool | OwnTool::SetContext => {}
+        }
         let arguments = match Arguments::read(tool, arguments) {
             Ok(arguments) => arguments,
             Err(problem) => return failure(asking.is_modern, &problem),
@@ -62,11 +149,11 @@ impl SearchTool {
         let session = asking.caller.row(recorder).await;
         let source = match tool {
             OwnTool::SetContext => ContextSource::SetContext,
-            OwnTool::Search | OwnTool::CallTool => ContextSource::Search,
+            _ => ContextSource::Search,
         };
-        if let Some(intents) = &asking.shared.intents {
-            intents.note(asking.session, source, &text, asking.received_at);
-        }
+        let at = asking.received_at;
+        asking.shared.note_intent(asking.session, source, &text, at);
+        let pinned = asking.pinned(&offer);
         let call = SearchCall {
             session,
             together: asking.session,
@@ -77,6 +164,8 @@ impl SearchTool {
             offer,
             shown: asking.shown.clone(),
             told: asking.caller.search.told(asking.session),
+            pinned,
+            client_model: asking.client_model(self.service.client_limits(), session),
         };
         let span = |operation| asking.shared.span(&operation, asking.trace);
         let predicting = span(Operation::Prediction);
@@ -94,6 +183,10 @@ impl SearchTool {
             was_cached = reply.was_cached,
             "a search was answered"
         );
+        if let (OwnTool::Search, Some(safeguards)) = (tool, &asking.shared.safeguards) {
+            let search = (asking.session, asking.received);
+            safeguards.searched(search, &text, &reply.results);
+        }
         let details = SearchDetails {
             session,
             principal: &asking.caller.principal,
@@ -126,7 +219,23 @@ impl SearchTool {
             );
             lists.searched(&ask, named);
         }
-        result(asking, &reply.text, Some(&reply.structured))
+        let (text, structured) = if reply.was_cached {
+            given_before(&reply.text, &reply.structured)
+        } else {
+            (reply.text, reply.structured)
+        };
+        result(asking, &text, Some(&structured))
+    }
+}
+
+/// Returns what a tool is to the safeguards.
+fn kind_of(tool: OwnTool) -> OwnKind {
+    match tool {
+        OwnTool::Search => OwnKind::Search,
+        OwnTool::SetContext => OwnKind::Context,
+        OwnTool::CallTool | OwnTool::Recommend | OwnTool::RateTool | OwnTool::ReadMore => {
+            OwnKind::Other
+        }
     }
 }
 
@@ -137,7 +246,7 @@ pub(in crate::proxy) fn failure(is_modern: bool, problem: &str) -> String {
     format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
-fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
+pub(super) fn result(asking: &Asking<'_>, text: &str, structured: Option<&str>) -> String {
     let kind = kind(asking.is_modern);
     let revision = asking.caller.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());

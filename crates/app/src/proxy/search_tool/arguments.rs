@@ -1,6 +1,7 @@
 //! What a call of the tool for searching asks for, or of the one by which a client says what it
 //! does.
 
+use riglm_domain::intent::MAX_INTENT_CHARS;
 use serde_json::{Map, Value};
 
 use super::own::OwnTool;
@@ -63,7 +64,12 @@ impl Arguments {
     /// Returns all that they say of what is being done.
     pub(super) fn text(&self) -> String {
         match &self.intent {
-            Some(intent) => format!("{}\n{intent}", self.query),
+            // The line of the intent has its place, however long the query is.
+            Some(intent) => {
+                let room = MAX_INTENT_CHARS.saturating_sub(intent.chars().count() + 1);
+                let query: String = self.query.chars().take(room).collect();
+                format!("{query}\n{intent}")
+            }
             None => self.query.clone(),
         }
     }
@@ -104,7 +110,7 @@ fn expected_query(problem: &str) -> String {
 }
 
 /// Returns the number that a value is, written in whatever form, if it may be a limit.
-fn whole_number(value: &Value) -> Option<usize> {
+pub(super) fn whole_number(value: &Value) -> Option<usize> {
     let number = value.as_f64()?;
     (1..=MAX_LIMIT).find(|limit| {
         let limit = u32::try_from(*limit).map_or(f64::NAN, f64::from);

@@ -179,6 +179,7 @@ mod tests {
             search: name("search"),
             call_tool: name("call_tool"),
             set_context: None,
+            ..MetaTools::default()
         };
         SearchTool::new(Arc::new(ToolSearch::new(parts)), names).unwrap()
     }

@@ -18,6 +18,18 @@ const CALL_TOOL: &str = "Calls a tool of this server that is not in your list, b
 const SET_CONTEXT: &str = "Say what you are going to do, once at the beginning of a task: the answer \
     names the tools for it, and those that you need are known later on.";
 
+/// What a model is told of the tool that recommends others.
+const RECOMMEND: &str = "Recommends tools of this server for what you want to do, with the reasons: \
+    how well they fit, how often their calls succeed, how quickly they answer, how they are rated, \
+    and which tools usually come before and after them.";
+/// What a model is told of the tool by which it rates others.
+const RATE_TOOL: &str = "Say what a tool of this server was worth after you used it, with 1 (useless) \
+    to 5 stars (just right), so that better ones are recommended next time.";
+
+/// What a model is told of the tool that returns the rest of results.
+const READ_MORE: &str = "Returns the next part of a result that was cut because of its length. Take \
+    handle and offset from the end of the part that you have.";
+
 /// The texts of the definition, the same ones every time.
 #[derive(Debug)]
 pub(super) struct Definitions {
@@ -100,6 +112,27 @@ impl Texts {
                 output_schema: None,
                 // It does whatever the other tool does.
                 is_reading: false,
+            },
+            OwnTool::Recommend => Self {
+                title: "Recommend tools",
+                description: RECOMMEND,
+                input_schema: super::recommending::input_schema(),
+                output_schema: Some(super::recommending::output_schema()),
+                is_reading: true,
+            },
+            OwnTool::RateTool => Self {
+                title: "Rate a tool",
+                description: RATE_TOOL,
+                input_schema: super::rating::input_schema(),
+                output_schema: None,
+                is_reading: true,
+            },
+            OwnTool::ReadMore => Self {
+                title: "Read more",
+                description: READ_MORE,
+                input_schema: super::reading_on::input_schema(),
+                output_schema: None,
+                is_reading: true,
             },
             OwnTool::SetContext => Self {
                 title: "Set context",
@@ -233,11 +266,11 @@ mod tests {
         for tool in OwnTool::ALL {
             assert_eq!(keys(tool, "2024-11-05"), basic);
             assert_eq!(keys(tool, "2025-03-26"), annotated);
-            let all = if tool == OwnTool::CallTool {
-                &titled
-            } else {
-                &full
-            };
+            let is_text = matches!(
+                tool,
+                OwnTool::CallTool | OwnTool::RateTool | OwnTool::ReadMore
+            );
+            let all = if is_text { &titled } else { &full };
             assert_eq!(keys(tool, "2025-06-18"), *all);
             assert_eq!(keys(tool, "2026-07-28"), *all);
         }

@@ -11,17 +11,33 @@ pub(in crate::proxy) enum OwnTool {
     CallTool,
     /// Says what is being done, and finds tools for it.
     SetContext,
+    /// Recommends tools for an intent, with the reasons.
+    Recommend,
+    /// Says what a tool was worth.
+    RateTool,
+    /// Returns the rest of a result that was cut.
+    ReadMore,
 }
 
 impl OwnTool {
     /// All of them, in the order in which they are listed.
-    pub(in crate::proxy) const ALL: [Self; 3] = [Self::Search, Self::CallTool, Self::SetContext];
+    pub(in crate::proxy) const ALL: [Self; 6] = [
+        Self::Search,
+        Self::CallTool,
+        Self::SetContext,
+        Self::Recommend,
+        Self::RateTool,
+        Self::ReadMore,
+    ];
 
     fn bit(self) -> u8 {
         match self {
             Self::Search => 1,
             Self::CallTool => 2,
             Self::SetContext => 4,
+            Self::Recommend => 8,
+            Self::RateTool => 16,
+            Self::ReadMore => 32,
         }
     }
 
@@ -31,6 +47,9 @@ impl OwnTool {
             Self::Search => "search.tool_name",
             Self::CallTool => "search.call_tool_name",
             Self::SetContext => "search.set_context_name",
+            Self::Recommend => "recommend.tool_name",
+            Self::RateTool => "recommend.rate_tool_name",
+            Self::ReadMore => "safeguards.long_results.tool_name",
         }
     }
 }
@@ -65,15 +84,37 @@ pub struct MetaTools {
     pub call_tool: Option<ToolName>,
     /// The name of the tool for saying what is being done; `None` where there is none.
     pub set_context: Option<ToolName>,
+    /// The name of the tool for recommendations; `None` where there is none.
+    pub recommend: Option<ToolName>,
+    /// The name of the tool for rating tools; `None` where there is none.
+    pub rate_tool: Option<ToolName>,
+    /// The name of the tool for reading on in results that were cut; `None` where there is none.
+    pub read_more: Option<ToolName>,
 }
 
 impl MetaTools {
+    /// Returns the names of all that there are.
+    pub fn names(&self) -> impl Iterator<Item = &ToolName> {
+        let all = [
+            &self.search,
+            &self.call_tool,
+            &self.set_context,
+            &self.recommend,
+            &self.rate_tool,
+            &self.read_more,
+        ];
+        all.into_iter().flatten()
+    }
+
     /// Returns the name of a tool.
     pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
         let name = match tool {
             OwnTool::Search => &self.search,
             OwnTool::CallTool => &self.call_tool,
             OwnTool::SetContext => &self.set_context,
+            OwnTool::Recommend => &self.recommend,
+            OwnTool::RateTool => &self.rate_tool,
+            OwnTool::ReadMore => &self.read_more,
         };
         name.as_ref().map(ToolName::as_str)
     }

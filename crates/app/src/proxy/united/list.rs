@@ -129,6 +129,11 @@ impl ClientSession {
             result = edit::with_member(&result, "ttlMs", &gathered.ttl_ms.to_string());
             result = edit::with_member(&result, "cacheScope", scope);
         }
+        if kind == ListKind::Tools {
+            let row = self.caller.row(&self.shared.recorder).await;
+            let shown_to = (self.caller.together(row), message.hints());
+            self.shared.note_shown(&self.caller, shown_to, &result);
+        }
         Reply::Result(result)
     }
 
@@ -183,7 +188,10 @@ impl ClientSession {
             result = edit::with_member(&result, "cacheScope", r#""private""#);
         }
         // The long one last: what is added behind it would have it read.
-        Reply::Result(edit::with_member(&result, ListKind::Tools.member(), &tools))
+        let result = edit::with_member(&result, ListKind::Tools.member(), &tools);
+        let shown_to = (session, message.hints());
+        self.shared.note_shown(&self.caller, shown_to, &result);
+        Reply::Result(result)
     }
 
     /// Returns what all upstreams offer, as they said a moment ago or as they say now, and for how

@@ -103,9 +103,11 @@ impl ClientSession {
             session,
             is_modern,
             shown: self.listing(is_modern).current(session),
+            token_budget: message.hints().token_budget,
             trace: message.trace(),
             received,
             received_at,
+            client: (&self.client, &id),
         };
         let arguments = RequestParams::read(called.1.as_deref()).arguments();
         let result = tools.answer(&asking, (called.0, arguments), offer).await;

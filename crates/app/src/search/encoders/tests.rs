@@ -260,6 +260,8 @@ async fn an_encoder_that_refused_the_tools_is_left_alone_for_a_while() {
         offer: Arc::clone(&offer),
         shown: None,
         told: HashSet::new(),
+        pinned: Vec::new(),
+        client_model: None,
     };
     search.search(ask("first".into())).await;
     search.settle().await;

@@ -64,7 +64,9 @@ impl ToolSearch {
             let (shared, principal) = (Arc::clone(&self.shared), principal.clone());
             let query = asking.query;
             let ranking = tokio::task::spawn_blocking(move || {
-                let hits = shared.rank((&principal, session), &query, &prepared.index());
+                let index = prepared.index();
+                let ranking = &shared.rules.ranking;
+                let hits = shared.rank((&principal, session), &query, (&index, ranking));
                 fits_of(&hits)
             });
             TextFit {

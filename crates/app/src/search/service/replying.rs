@@ -5,8 +5,9 @@ use std::sync::Arc;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
-use riglm_domain::retrieval::{Hit, Past, Query, ToolIndex, grade};
-use riglm_domain::search::ScoredTool;
+use riglm_domain::retrieval::{Hit, Past, Query, RankingRules, ToolIndex, grade, weighed_in};
+use riglm_domain::search::{ScoredTool, SearchQuality};
+use riglm_ports::observer::Event;
 
 use super::Shared;
 use super::fitting::fits_of;
@@ -14,13 +15,16 @@ use crate::learning::Intent;
 use crate::search::ahead::ahead;
 use crate::search::alike::Group;
 use crate::search::answer::{Found, Predicted, write};
-use crate::search::judging::Judged;
+use crate::search::judging::{Judged, fits, is_named, with_first};
+use crate::search::ladder::Curated;
 use crate::search::prepared::Prepared;
 use crate::search::request::{SearchCall, SearchReply};
 
 /// All that an answer is made of.
 pub(super) struct Asked {
     pub(super) call: SearchCall,
+    /// How tools are ranked for who asks.
+    pub(super) ranking: RankingRules,
     pub(super) text: String,
     pub(super) query: Query,
     pub(super) limit: usize,
@@ -29,21 +33,92 @@ pub(super) struct Asked {
     pub(super) vector: Option<Embedding>,
 }
 
+/// What was found, before it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    /// All tools, best first, before anybody put them into another order.
+    pub(super) ranked: Vec<Hit>,
+    /// The same as they are answered.
+    pub(super) hits: Vec<Hit>,
+    pub(super) quality: SearchQuality,
+    /// Whether any of them fits.
+    pub(super) fits: bool,
+    /// What operators point at.
+    pub(super) curated: Curated,
+    /// What the answer says of how they were found.
+    pub(super) notes: Vec<String>,
+    /// Nothing else is to be tried.
+    pub(super) is_final: bool,
+}
+
 impl Shared {
-    /// Ranks the tools and writes the answer.
-    pub(super) fn reply(&self, asked: &Asked) -> SearchReply {
+    /// Ranks the tools. What operators point at ends the search where it fits well.
+    pub(super) fn found(&self, asked: &Asked) -> Finding {
         let call = &asked.call;
         let whose = (&call.principal, call.session);
-        let hits = self.rank(whose, &asked.query, &asked.prepared.index());
+        let index = asked.prepared.index();
+        let ranked = self.rank(whose, &asked.query, (&index, &asked.ranking));
+        let rules = &self.ladder.notes;
+        let pinned: &[usize] = if rules.pins { &call.pinned } else { &[] };
+        let is_named = is_named(&asked.text, call.offer.tools());
+        let curated = if is_named || asked.query.is_empty() {
+            Curated::default()
+        } else {
+            Curated::new(
+                asked.prepared.notes.as_ref(),
+                (&asked.query, &asked.ranking),
+                &ranked,
+                pinned,
+                self.rules.quality.high,
+            )
+        };
+        let found = self.judged(ranked, curated, asked);
+        if found.curated.answer.is_empty() {
+            return Finding {
+                is_final: is_named || asked.query.is_empty(),
+                ..found
+            };
+        }
+        self.ladder.observer.observe(&Event::SearchCurated);
+        Finding {
+            hits: with_first(&found.curated.answer, found.hits),
+            quality: SearchQuality::High,
+            fits: true,
+            notes: found.curated.said.clone().into_iter().collect(),
+            is_final: true,
+            ..found
+        }
+    }
+
+    /// Grades a ranking, with what operators point at weighed in.
+    pub(super) fn judged(&self, ranked: Vec<Hit>, curated: Curated, asked: &Asked) -> Finding {
+        let weight = (self.ladder.notes.weight, self.rules.min_fit);
+        let fusion = asked.ranking.rank_fusion.as_ref();
+        let hits = weighed_in(ranked.clone(), &curated.fits, weight, fusion);
         let (_, quality) = grade(&hits, &self.rules.quality);
-        let fits = fits_of(&hits);
-        let mut judged = Judged::new(&asked.text, hits, quality, &call.offer, &self.rules);
+        Finding {
+            fits: fits(&hits, &self.rules),
+            hits,
+            ranked,
+            quality,
+            curated,
+            notes: Vec::new(),
+            is_final: false,
+        }
+    }
+
+    /// Writes the answer.
+    pub(super) fn reply(&self, asked: &Asked, found: &Finding) -> SearchReply {
+        let call = &asked.call;
+        let hits = (found.hits.clone(), found.fits);
+        let mut judged = Judged::new(&asked.text, hits, found.quality, &call.offer);
+        judged.notes.splice(0..0, found.notes.iter().cloned());
         if call.offer.is_partial() {
             let n_tools = call.offer.tools().len();
             let note = format!("Only the first {n_tools} tools are searched; there are more.");
             judged.notes.push(note);
         }
-        self.written(asked, &judged, &fits)
+        self.written(asked, &judged, &fits_of(&found.ranked))
     }
 
     /// Ranks the tools, with what is known of the principal. All of them: many may be the same.
@@ -51,7 +126,7 @@ impl Shared {
         &self,
         (principal, session): (&Principal, SessionId),
         query: &Query,
-        index: &ToolIndex,
+        (index, ranking): (&ToolIndex, &RankingRules),
     ) -> Vec<Hit> {
         let memories = &self.memories;
         memories.with_history(principal, session, |history, session_tools| {
@@ -61,7 +136,7 @@ impl Shared {
                 now: self.clock.now(),
                 without: None,
             });
-            index.rank(query, &self.rules.ranking, past, index.tools().len())
+            index.rank(query, ranking, past, index.tools().len())
         })
     }
 
@@ -108,7 +183,8 @@ impl Shared {
             })
             .collect();
         let draft = (found.as_slice(), predicted.as_slice());
-        let written = write(draft, notes, *quality, &self.rules.answer, &*self.counter);
+        let rules = self.rules.answer.with_room_to_say_again(&*self.counter);
+        let written = write(draft, notes, *quality, &rules, &*self.counter);
         let answered = written.shown.iter().map(|at| &groups[*at]);
         // What is the same fits as well.
         let scored = answered.flat_map(|Group { hit, others }| {

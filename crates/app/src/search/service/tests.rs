@@ -1,24 +1,26 @@
 use std::collections::HashSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+pub(super) use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-use async_trait::async_trait;
+pub(super) use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::retrieval::UsageHistory;
-use riglm_domain::search::SearchQuality;
+pub(super) use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::encoder::{EncoderError, TextRole};
-use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
+use riglm_ports::fake::MemoryStore;
+pub(super) use riglm_ports::fake::{ManualClock, WordCounter};
 
 use super::*;
 use crate::search::{OfferedTool, ServerText};
 
 /// Knows two meanings, and can be down.
 #[derive(Debug, Default)]
-struct TwoMeanings {
+pub(super) struct TwoMeanings {
     is_down: AtomicBool,
     n_queries: AtomicUsize,
 }
@@ -74,7 +76,7 @@ fn offered(upstream: &str, tool: &str, description: &str) -> OfferedTool {
     }
 }
 
-fn offer() -> Arc<Offer> {
+pub(super) fn offer() -> Arc<Offer> {
     let tools = vec![
         offered("files", "read_file", "Reads a file"),
         offered("files", "write_file", "Writes a file"),
@@ -118,13 +120,13 @@ fn search_with(
     })
 }
 
-fn session(n: u8) -> SessionId {
+pub(super) fn session(n: u8) -> SessionId {
     format!("01890000-0000-7000-8000-0000000000{n:02}")
         .parse()
         .unwrap()
 }
 
-fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
+pub(super) fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
     SearchCall {
         session: session(1),
         together: CallSession::Connection(session(1)),
@@ -135,10 +137,12 @@ fn call(query: &str, offer: &Arc<Offer>) -> SearchCall {
         offer: Arc::clone(offer),
         shown: None,
         told: HashSet::new(),
+        pinned: Vec::new(),
+        client_model: None,
     }
 }
 
-fn names(reply: &SearchReply) -> Vec<&str> {
+pub(super) fn names(reply: &SearchReply) -> Vec<&str> {
     let tools = reply.results.iter();
     tools.map(|result| result.tool.tool.as_str()).collect()
 }
@@ -192,8 +196,13 @@ async fn the_same_question_of_a_session_has_the_same_answer() {
     let first = search.search(call("send a letter", &offer)).await;
     let second = search.search(call("  Send a  letter", &offer)).await;
     assert!(second.was_cached && second.text == first.text);
+    // Over another connection of the same work session it is the same question.
     let mut other = call("send a letter", &offer);
     other.session = session(2);
+    assert!(search.search(other.clone()).await.was_cached);
+    other.together = CallSession::Connection(session(2));
+    assert!(!search.search(other.clone()).await.was_cached);
+    other.principal = Principal::named("somebody else");
     assert!(!search.search(other).await.was_cached);
     assert_eq!(encoder.n_queries.load(Ordering::Relaxed) - n_before, 1);
 }
@@ -550,4 +559,69 @@ async fn a_text_that_nobody_searched_for_leaves_no_memory() {
     search.fits(&offer, "send a letter", whose).await;
     let reply = search.search(call("send a letter", &offer)).await;
     assert!(!reply.was_cached);
+}
+
+#[tokio::test]
+async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
+    use riglm_domain::canonical::KeyedHasher;
+    use riglm_domain::experiment::{ArmPlan, ExperimentPlan, Metric, Unit};
+    use riglm_domain::retrieval::RankFusion;
+
+    use crate::experiments::ExperimentStores;
+
+    let store = Arc::new(MemoryStore::default());
+    let stores = ExperimentStores {
+        assignments: store.clone(),
+        experiments: store.clone(),
+        changes: store,
+    };
+    let arm = |name: &str, fusion| ArmPlan {
+        name: name.into(),
+        share: 0.5,
+        weights: None,
+        fusion,
+        policy: None,
+        predictors: None,
+    };
+    let plan = ExperimentPlan {
+        name: "e".into(),
+        is_running: true,
+        unit: Unit::Principal,
+        metric: Metric::ClickThrough,
+        alpha: 0.05,
+        window: Duration::from_hours(1),
+        control: "control".into(),
+        arms: vec![
+            arm("control", None),
+            arm(
+                "rrf",
+                Some(FusionRule::ReciprocalRank(RankFusion::default())),
+            ),
+        ],
+    };
+    let clock = Arc::new(ManualClock::default());
+    let hasher = KeyedHasher::new(&[1; 32]);
+    let experiments = Arc::new(Experiments::new(&[plan], hasher, stores, clock));
+    let untried = search(None);
+    let in_arms = search(None).with_experiments(Some(Arc::clone(&experiments)));
+    let marks = |reply: &SearchReply| -> Vec<u64> {
+        let scored = reply.results.iter();
+        scored.map(|result| result.score.to_bits()).collect()
+    };
+    let mut n_other = 0;
+    for n in 0..20 {
+        let principal = Principal::named(&format!("p{n}"));
+        let asked = || SearchCall {
+            principal: principal.clone(),
+            session: session(n),
+            ..call("read the file", &offer())
+        };
+        let (usual, found) = (untried.search(asked()).await, in_arms.search(asked()).await);
+        let who = Participant::of(&principal, CallSession::Connection(session(n)));
+        let arm = experiments.arm(who, Lever::Fusion).unwrap();
+        let is_other = arm.name().arm == "rrf";
+        assert_eq!(marks(&usual) != marks(&found), is_other, "{n}");
+        n_other += usize::from(is_other);
+    }
+    assert!((1..20).contains(&n_other));
 }

@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{SessionId, UpstreamName};
@@ -7,6 +9,7 @@ use riglm_ports::analytics::{InvocationFilter, InvocationRepository, Journal};
 use riglm_ports::fake::MemoryStore;
 
 use super::*;
+use crate::tracking::text_queue::{MAX_QUEUED, MAX_TEXT_BYTES};
 
 /// Counts bytes, once the test lets it.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use riglm_domain::audit::AuditEntry;
-use riglm_domain::experiment::{Assignment, ExperimentArm};
+use riglm_domain::experiment::{Assignment, ExperimentArm, ExperimentStop};
 use riglm_domain::id::{AuditId, InvocationId, OverrideId, WorkSessionId};
 use riglm_domain::learned_state::Snapshot;
 use riglm_domain::list_epoch::ListEpoch;
@@ -80,6 +80,16 @@ pub fn assignment(experiment: &str, subject: &str, arm: &str) -> Assignment {
         },
         subject: subject.into(),
         assigned_at: moment(3),
+    }
+}
+
+/// Returns the end of an experiment `n` milliseconds into the scene.
+pub fn experiment_stop(experiment: &str, n: u8) -> ExperimentStop {
+    ExperimentStop {
+        experiment: experiment.into(),
+        stopped_at: moment(n.into()),
+        stopped_by: Principal::named("op \u{0}'"),
+        reason: Some("it's \u{241b}0 worse".into()),
     }
 }
 

@@ -4,15 +4,16 @@ use riglm_domain::canonical::{KeyedHash, KeyedHasher};
 use riglm_domain::context::{Context, ContextSource};
 use riglm_domain::embedding::Embedding;
 use riglm_domain::experiment::ExperimentArm;
-use riglm_domain::feedback::{Feedback, Rating, Verdict};
+use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_domain::id::{
-    ContextId, FeedbackId, InvocationId, RecommendationId, SearchId, SessionId,
+    ContextId, FeedbackId, InvocationId, RecommendationId, SearchId, SessionId, WorkSessionId,
 };
 use riglm_domain::list_shown::{
     ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
 };
 use riglm_domain::principal::Principal;
-use riglm_domain::recommendation::Recommendation;
+use riglm_domain::recommendation::{Recommendation, RecommendedTool};
+use riglm_domain::recommender::Factors;
 use riglm_domain::search::{ScoredTool, Search, SearchQuality};
 
 use super::{moment, odd_texts, tool};
@@ -57,6 +58,19 @@ pub fn scored_tools() -> Vec<ScoredTool> {
     .collect()
 }
 
+/// Returns the [`scored_tools`] with factors that a careless hand would round, but for the first.
+pub fn recommended_tools() -> Vec<RecommendedTool> {
+    let factors = Factors::new([1.0, 0.1 + 0.2, 5e-324, 0.0, 1.0 / 3.0]);
+    let tools = scored_tools().into_iter().enumerate();
+    tools
+        .map(|(n, scored)| RecommendedTool {
+            tool: scored.tool,
+            score: scored.score,
+            factors: (n > 0).then_some(factors),
+        })
+        .collect()
+}
+
 /// Returns a search of the session, received `n` milliseconds into the scene.
 pub fn search(session: SessionId, n: u8) -> Search {
     Search {
@@ -97,6 +111,7 @@ pub fn recommendation(session: SessionId, n: u8) -> Recommendation {
     Recommendation {
         id: RecommendationId::new(moment(n.into()), [n; 10]),
         session: Some(session),
+        work_session: Some(WorkSessionId::new(moment(3), [3; 10])),
         principal: Principal::named("alice"),
         shown_at: moment(n.into()),
         intent_hash: hash("want it"),
@@ -106,7 +121,7 @@ pub fn recommendation(session: SessionId, n: u8) -> Recommendation {
             experiment: "colour \u{0}".into(),
             arm: "grün".into(),
         }),
-        tools: scored_tools(),
+        tools: recommended_tools(),
     }
 }
 
@@ -116,9 +131,11 @@ pub fn feedback(session: SessionId, n: u8, name: &str) -> Feedback {
         id: FeedbackId::new(moment(n.into()), [n; 10]),
         principal: Principal::named("alice"),
         session: Some(session),
+        work_session: Some(WorkSessionId::new(moment(3), [3; 10])),
         tool: tool(name),
         verdict: Verdict::Unhelpful,
         rating: Some(Rating::try_from(2).unwrap()),
+        comment: Comment::new("it \u{0} 'did' \u{241b}0 nothing").unwrap(),
         recommendation: Some(RecommendationId::new(moment(1), [1; 10])),
         invocation: Some(InvocationId::new(moment(2), [2; 10])),
         given_at: moment(n.into()),

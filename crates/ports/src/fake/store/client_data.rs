@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
-use riglm_domain::id::SessionId;
+use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::work_session::WorkSession;
@@ -17,6 +17,7 @@ use crate::analytics::{ClientData, ClientRow, ClientSelector, Deleted, StoreErro
 struct Selected {
     clients: BTreeSet<KeyedHash>,
     sessions: BTreeSet<SessionId>,
+    work_sessions: BTreeSet<WorkSessionId>,
 }
 
 impl Selected {
@@ -30,7 +31,21 @@ impl Selected {
             .filter(|session| clients.contains(&session.client))
             .map(|session| session.id)
             .collect();
-        Self { clients, sessions }
+        let work_sessions = (rows.work_sessions.values())
+            .filter(|row| clients.contains(&row.client))
+            .map(|row| row.id)
+            .collect();
+        Self {
+            clients,
+            sessions,
+            work_sessions,
+        }
+    }
+
+    /// Returns whether a row belongs to a session or a work session of the clients.
+    fn has_row_of(&self, session: Option<SessionId>, work: Option<WorkSessionId>) -> bool {
+        session.is_some_and(|session| self.sessions.contains(&session))
+            || work.is_some_and(|work| self.work_sessions.contains(&work))
     }
 
     fn has_work_session(&self, row: &WorkSession) -> bool {
@@ -58,7 +73,6 @@ impl Selected {
 impl Rows {
     fn client_rows(&self, selected: &Selected) -> Result<Vec<ClientRow>, StoreError> {
         let is_of = |session: SessionId| selected.sessions.contains(&session);
-        let is_of_some = |session: Option<SessionId>| session.is_some_and(is_of);
         let sessions = (self.sessions.values())
             .filter(|(session, _)| is_of(session.id))
             .map(|(session, ended_at)| ClientRow::session(session, *ended_at));
@@ -81,10 +95,10 @@ impl Rows {
             .filter(|row| is_of(row.session))
             .map(ClientRow::context);
         let recommendations = (self.recommendations.values())
-            .filter(|row| is_of_some(row.session))
+            .filter(|row| selected.has_row_of(row.session, row.work_session))
             .map(ClientRow::recommendation);
         let feedback = (self.feedback.values())
-            .filter(|row| is_of_some(row.session))
+            .filter(|row| selected.has_row_of(row.session, row.work_session))
             .map(ClientRow::feedback);
         let work_sessions = (self.work_sessions.values())
             .filter(|row| selected.has_work_session(row))
@@ -138,7 +152,11 @@ impl ClientData for MemoryStore {
             rows.work_sessions.len(),
             rows.overrides.len(),
             rows.list_epochs.len(),
+            rows.recommendations.len(),
+            rows.feedback.len(),
         ];
+        (rows.recommendations).retain(|_, row| !selected.has_row_of(None, row.work_session));
+        (rows.feedback).retain(|_, row| !selected.has_row_of(None, row.work_session));
         rows.calls
             .retain(|_, row| !selected.sessions.contains(&row.invocation.session));
         rows.work_sessions
@@ -150,6 +168,8 @@ impl ClientData for MemoryStore {
             rows.work_sessions.len(),
             rows.overrides.len(),
             rows.list_epochs.len(),
+            rows.recommendations.len(),
+            rows.feedback.len(),
         ];
         let n_gone = |index: usize| (n_before[index] - n_after[index]) as u64;
         if n_gone(2) > 0 {
@@ -165,7 +185,7 @@ impl ClientData for MemoryStore {
         Ok(Deleted {
             n_sessions: selected.sessions.len() as u64,
             n_calls: n_gone(0),
-            n_others: n_gone(1) + n_gone(2) + n_gone(3) + rows.remove_sessions(&selected.sessions),
+            n_others: (1..=5).map(n_gone).sum::<u64>() + rows.remove_sessions(&selected.sessions),
         })
     }
 }

@@ -17,7 +17,7 @@ use crate::analytics::{
 };
 
 impl Rows {
-    fn add_entry(&mut self, entry: &AuditEntry) {
+    pub(super) fn add_entry(&mut self, entry: &AuditEntry) {
         let row = || entry.stored();
         self.audit.entry(entry.id).or_insert_with(row);
     }

@@ -58,15 +58,22 @@ impl ListActivityRepository for MemoryStore {
     async fn work_sessions_of(
         &self,
         sessions: &[SessionId],
+        limit: Option<u32>,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
         let rows = self.rows();
+        let limit = limit.map_or(usize::MAX, |limit| limit as usize);
         let mut of: BTreeMap<SessionId, BTreeSet<WorkSessionId>> = BTreeMap::new();
-        for row in rows.calls.values() {
-            let call = &row.invocation;
-            if let Some(work_session) = call.work_session
-                && sessions.contains(&call.session)
-            {
-                of.entry(call.session).or_default().insert(work_session);
+        for session in sessions {
+            let calls = rows.calls.values().map(|row| &row.invocation);
+            let mut calls: Vec<_> = calls.filter(|call| call.session == *session).collect();
+            calls.sort_by_key(|call| std::cmp::Reverse(call.sequence));
+            let work: BTreeSet<_> = calls
+                .iter()
+                .take(limit)
+                .filter_map(|call| call.work_session)
+                .collect();
+            if !work.is_empty() {
+                of.insert(*session, work);
             }
         }
         Ok(of)

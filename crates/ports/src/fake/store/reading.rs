@@ -111,7 +111,12 @@ impl SessionRepository for MemoryStore {
         };
         let all = rows.sessions.values().filter(fits);
         let all = all
-            .map(|(session, ended_at)| rows.summary(session, *ended_at))
+            .map(|(session, ended_at)| {
+                let mut summary = rows.summary(session, *ended_at);
+                let most = filter.count_up_to.map_or(u64::MAX, u64::from);
+                summary.n_calls = summary.n_calls.min(most);
+                summary
+            })
             .collect();
         Ok(newest(all, limit, |row: &SessionSummary| {
             (row.session.started_at, row.session.id)

@@ -7,7 +7,7 @@ use riglm_domain::audit::AuditEntry;
 use riglm_domain::context::Context;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::exchange::Exchange;
-use riglm_domain::experiment::Assignment;
+use riglm_domain::experiment::{Assignment, ExperimentStop};
 use riglm_domain::feedback::Feedback;
 use riglm_domain::id::{
     AuditId, ContextId, ExchangeId, FeedbackId, InvocationId, OverrideId, RecommendationId, RunId,
@@ -60,6 +60,7 @@ pub(super) struct Rows {
     pub(super) snapshots: BTreeMap<String, BTreeMap<u64, Snapshot>>,
     pub(super) embeddings: BTreeMap<(String, String), Embedding>,
     pub(super) assignments: BTreeMap<(String, String), Assignment>,
+    pub(super) experiment_stops: BTreeMap<String, ExperimentStop>,
     pub(super) revisions: BTreeMap<&'static str, u64>,
 }
 

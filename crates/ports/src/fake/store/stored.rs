@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use riglm_domain::audit::AuditEntry;
 use riglm_domain::context::Context;
 use riglm_domain::exchange::Exchange;
-use riglm_domain::experiment::Assignment;
+use riglm_domain::experiment::{Assignment, ExperimentStop};
 use riglm_domain::feedback::Feedback;
 use riglm_domain::invocation::{CallTokens, Invocation, InvocationEnd};
 use riglm_domain::learned_state::Snapshot;
@@ -214,6 +214,15 @@ impl Stored for Assignment {
     fn stored(&self) -> Self {
         Self {
             assigned_at: micros(self.assigned_at),
+            ..self.clone()
+        }
+    }
+}
+
+impl Stored for ExperimentStop {
+    fn stored(&self) -> Self {
+        Self {
+            stopped_at: micros(self.stopped_at),
             ..self.clone()
         }
     }

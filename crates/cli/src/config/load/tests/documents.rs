@@ -8,7 +8,7 @@ use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_app::limits::Limits;
 
 use super::*;
-use crate::config::{LoggingConfig, SearchConfig, TelemetryConfig};
+use crate::config::{LoggingConfig, RecommendConfig, SearchConfig, TelemetryConfig};
 
 const EXAMPLE: &str = include_str!("../../../../../../config/riglm.example.toml");
 const DOCUMENTATION: &str = include_str!("../../../../../../docs/configuration.md");
@@ -22,6 +22,7 @@ fn the_example_file_equals_the_defaults() {
     assert_eq!(config.recording, RecordingConfig::default());
     assert_eq!(config.filtering, FilteringConfig::default());
     assert_eq!(config.search, SearchConfig::default());
+    assert_eq!(config.recommend, RecommendConfig::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.logging, LoggingConfig::default());
     assert_eq!(config.telemetry, TelemetryConfig::default());
@@ -50,15 +51,20 @@ fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
             lines.push(bare);
         } else if let Some(key) = key_of(line)
             && is_wanted(&format!("{section}.{key}"))
+            // An arm with a policy or predictors needs other keys than the one with a fusion.
+            && !(section.contains(".arms.") && ["policy", "predictors"].contains(&key))
         {
             lines.push(bare);
         }
     }
-    lines.join("\n")
+    // Some keys need the tools of the proxy, which only lists that may be shorter have.
+    let text = lines.join("\n");
+    text.replace("strategy = \"none\"", "strategy = \"prediction\"")
 }
 
-const VARIABLES: [(&str, &str); 7] = [
+const VARIABLES: [(&str, &str); 8] = [
     ("EMBEDDINGS_KEY", "k"),
+    ("CHAT_KEY", "k"),
     ("API_KEY", "k"),
     ("DATABASE_URL", "postgres://riglm@db.example/riglm"),
     ("BOB_KEY", "the key of bob 1234"),
@@ -173,7 +179,15 @@ fn example_and_documentation_have_the_same_keys() {
     // Keys of clients have names that the operator chooses.
     example.retain(|key| !key.starts_with("auth.keys."));
     documented.retain(|key| !key.starts_with("auth.keys."));
+    // So have experiments and their arms. Weights are those of another section.
+    example.retain(|key| !key.contains(".arms.ranks.weights."));
+    for key in &mut example {
+        *key = (key.replace(".fusions.", ".NAME."))
+            .replace(".arms.control.", ".arms.NAME.")
+            .replace(".arms.ranks.", ".arms.NAME.");
+    }
     example.sort();
+    example.dedup();
     documented.sort();
     assert_eq!(example, documented);
 }
@@ -184,6 +198,8 @@ fn keys_of_the_code(section: &str) -> Vec<String> {
         String::new()
     } else if ["filtering.clients", "filtering.pools"].contains(&section) {
         format!("[[{section}]]\n")
+    } else if section == "safeguards.limits.rules" {
+        format!("[[{section}]]\ntools = [\"x\"]\n")
     } else {
         format!("[{section}]\n")
     };
@@ -230,13 +246,32 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "search.encoder",
         "prediction",
         "prediction.bands",
+        "safeguards",
+        "safeguards.result_cache",
+        "safeguards.long_results",
+        "safeguards.budget",
+        "safeguards.searches",
+        "profiles.reading.safeguards.budget",
+        "safeguards.limits",
+        "safeguards.limits.rules",
+        "recommend",
+        "recommend.tags",
+        "recommend.weights",
+        "recommend.tuning",
+        "recommend.experiments",
+        "recommend.experiments.fusions",
+        "recommend.experiments.fusions.arms",
         "intent",
         "work_sessions",
         "search.encoder.remote",
         "search.weights",
         "search.rrf",
         "search.quality",
-        "work_sessions",
+        "search.notes",
+        "search.expansion",
+        "search.expansion.endpoint",
+        "search.rerank",
+        "search.rerank.endpoint",
         "limits",
         "logging",
         "telemetry",
@@ -249,6 +284,9 @@ fn every_key_that_the_code_knows_is_in_the_example() {
         "auth.keys",
         "control.keys",
         "profiles",
+        "recommend.tags",
+        "recommend.experiments",
+        "recommend.experiments.fusions.arms",
     ];
     let with_keys = with_keys.filter(|name| !named_freely.contains(name));
     for section in with_keys {
@@ -259,4 +297,28 @@ fn every_key_that_the_code_knows_is_in_the_example() {
             assert!(is_there, "{key} is not in the example");
         }
     }
+}
+
+const EXPERIMENTS: &str = include_str!("../../../../../../config/experiments.example.toml");
+
+#[test]
+fn the_example_of_an_experiment_has_the_three_arms() {
+    let config = toml(EXPERIMENTS).unwrap();
+    let [plan] = &config.experiments[..] else {
+        panic!("{:?}", config.experiments);
+    };
+    assert!(plan.is_running);
+    let values = |name: &str| *plan.arm(name).unwrap().weights.unwrap().values();
+    let expected = [
+        ("control", [0.35, 0.25, 0.15, 0.15, 0.10]),
+        ("variant_a", [0.50, 0.20, 0.10, 0.10, 0.10]),
+        ("variant_b", [0.30, 0.30, 0.15, 0.15, 0.10]),
+    ];
+    assert_eq!(plan.arms.len(), expected.len());
+    for (name, weights) in expected {
+        let found = values(name).map(f64::to_bits);
+        assert_eq!(found, weights.map(f64::to_bits), "{name}");
+    }
+    let total: f64 = plan.arms.iter().map(|arm| arm.share).sum();
+    assert!((total - 1.0).abs() < 1e-9);
 }

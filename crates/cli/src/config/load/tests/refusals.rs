@@ -3,13 +3,29 @@
 use super::*;
 
 #[test]
+fn searches_must_not_wait_longer_for_models_than_requests_may_take() {
+    let asked = |by: &str, timeout: &str| {
+        let text =
+            format!("[search.rerank]\nby = \"{by}\"\n[limits]\ncall_timeout = \"{timeout}\"\n");
+        toml(&text)
+    };
+    let refusal = asked("client", "2s").unwrap_err().to_string();
+    let expected = "riglm.toml: limits.call_timeout: searches may wait for language models for 2s, \
+                    which must be less: see search.rerank.timeout and search.expansion.timeout";
+    assert!(refusal.ends_with(expected), "{refusal}");
+    asked("client", "3s").unwrap();
+    asked("none", "1s").unwrap();
+}
+
+#[test]
 fn refusals_name_the_file_the_key_and_what_was_expected() {
     for (text, refusal) in [
         (
             "[filtering]\nstratgey = \"none\"\n",
             "riglm.toml: filtering.stratgey: unknown field `stratgey`, expected one of `enabled`, \
              `strategy`, `policy`, `min_tools`, `max_tools`, `token_budget`, `epoch`, `coverage`, \
-             `gate_writes`, `pins`, `bans`, `allow`, `deny`, `clients`, `pools`, `costs`",
+             `gate_writes`, `enforce`, `context_shift`, `pins`, `bans`, `allow`, `deny`, `clients`, \
+             `pools`, `costs`",
         ),
         (
             "[filtering]\nstrategy = \"magic\"\n",
@@ -106,6 +122,104 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
 }
 
 #[test]
+fn budgets_of_tokens_and_searches_are_checked() {
+    for (section, keys, refusal) in [
+        (
+            "safeguards.budget",
+            "tokens = 99",
+            ".tokens: expected a value from 100 to 1000000000000",
+        ),
+        (
+            "safeguards.budget",
+            "tokens = 0",
+            ".tokens: expected a value from 100 to 1000000000000",
+        ),
+        (
+            "safeguards.budget",
+            "tokens = 1000000000001",
+            ".tokens: expected a value from 100 to 1000000000000",
+        ),
+        (
+            "safeguards.budget",
+            "status = 0.0",
+            ": status must be a share above 0 and at most 1, not 0",
+        ),
+        (
+            "safeguards.budget",
+            "stop = 1.01",
+            ": stop must be a share above 0 and at most 1, not 1.01",
+        ),
+        (
+            "safeguards.budget",
+            "suggest = nan",
+            ": suggest must be a share above 0 and at most 1, not NaN",
+        ),
+        (
+            "safeguards.budget",
+            "suggest = 0.9",
+            ": stop (0.9) must be greater than suggest (0.9)",
+        ),
+        (
+            "profiles.few.safeguards.budget",
+            "status = 0.7",
+            ": suggest (0.7) must be greater than status (0.7)",
+        ),
+        (
+            "profiles.few.safeguards.budget",
+            "tokens = 7",
+            ".tokens: expected a value from 100 to 1000000000000",
+        ),
+        (
+            "safeguards.searches",
+            "overlap = 0.0",
+            ".overlap: expected a share above 0 and at most 1",
+        ),
+        (
+            "safeguards.searches",
+            "overlap = 1.5",
+            ".overlap: expected a share above 0 and at most 1",
+        ),
+        (
+            "safeguards.searches",
+            "falling = 1",
+            ".falling: expected a value from 2 to 16",
+        ),
+        (
+            "safeguards.searches",
+            "without_call = 0",
+            ".without_call: expected a value from 2 to 1000",
+        ),
+        (
+            "safeguards.searches",
+            "without_call = 1001",
+            ".without_call: expected a value from 2 to 1000",
+        ),
+        (
+            "safeguards.searches",
+            "tools = [\" \"]",
+            ".tools: expected names of tools, in which * stands for any characters",
+        ),
+    ] {
+        let text = format!("[{section}]\n{keys}\n");
+        assert_eq!(
+            toml_refusal(&text),
+            format!("riglm.toml: {section}{refusal}")
+        );
+    }
+    assert!(
+        toml_refusal("[safeguards.budget]\ntokens = -1\n")
+            .starts_with("riglm.toml: safeguards.budget.tokens: ")
+    );
+    for sound in [
+        "[safeguards.budget]\ntokens = 100\nstatus = 0.000001\nstop = 1.0\n",
+        "[safeguards.searches]\noverlap = 1.0\nfalling = 16\nwithout_call = 2\n",
+        "[safeguards.budget]\nstatus = 0.1\nsuggest = 0.2\n[profiles.few.safeguards.budget]\nstop = 0.3\n",
+    ] {
+        toml(sound).unwrap();
+    }
+}
+
+#[test]
 fn profiles_and_keys_of_operators_are_checked() {
     for (text, refusal) in [
         (
@@ -119,7 +233,8 @@ fn profiles_and_keys_of_operators_are_checked() {
         ),
         (
             "[profiles.few]\nmax_tools = 3\n",
-            "riglm.toml: profiles.few.max_tools: unknown field `max_tools`, expected `filtering`",
+            "riglm.toml: profiles.few.max_tools: unknown field `max_tools`, expected `filtering` \
+             or `safeguards`",
         ),
         (
             "[profiles.\"a b\".filtering]\nmax_tools = 3\n",
@@ -296,4 +411,208 @@ fn a_refusal_never_repeats_a_secret() {
 fn no_data_directory_is_an_error_that_says_what_to_do() {
     let error = load(&Overrides::default(), &Surroundings::default()).unwrap_err();
     assert!(error.to_string().contains("--data-dir"));
+}
+
+/// Returns an experiment with two arms, of which one has what `arm` says.
+fn experiment(name: &str, keys: &str, arm: &str) -> String {
+    format!(
+        "[recommend.experiments.{name}]\n{keys}\n\
+         [recommend.experiments.{name}.arms.control]\nshare = 0.5\n\
+         [recommend.experiments.{name}.arms.a]\nshare = 0.5\n{arm}\n"
+    )
+}
+
+#[test]
+fn experiments_that_cannot_be_are_refused_with_their_key() {
+    let rrf = "fusion = \"rrf\"";
+    let weights = |of_rating: &str| {
+        format!(
+            "weights = {{ relevance = 0.5, success_rate = 0.2, popularity = 0.1, \
+             performance = 0.1, user_rating = {of_rating} }}"
+        )
+    };
+    let both = experiment("one", "", rrf) + &experiment("two", "", rrf);
+    let three = experiment("e", "", rrf) + "[recommend.experiments.e.arms.b]\nshare = 0.2\n";
+    let calls = "metric = \"call_success\"";
+    let one_arm = "[recommend.experiments.e.arms.control]\nshare = 0.5\nfusion = \"rrf\"\n";
+    for (text, refusal) in [
+        (
+            one_arm.to_owned(),
+            "e.arms: expected at least 2 arms, got 1",
+        ),
+        (
+            three,
+            "e.arms: the shares of the arms sum to 1.2, which is more than 1",
+        ),
+        (
+            both,
+            "two.arms: experiment one is running and has arms with fusion, too",
+        ),
+        (
+            experiment("e", "", ""),
+            "e.arms: no arm has weights, a fusion, a policy or predictors",
+        ),
+        (
+            experiment("e", "", "fusion = \"magic\""),
+            "e.arms.a.fusion: unknown variant `magic`, expected `score` or `rrf`",
+        ),
+        (
+            experiment("e", calls, "policy = \"often\""),
+            "e.arms.a.policy: unknown variant `often`, expected one of `epoch`, `append`",
+        ),
+        (
+            experiment("e", calls, "policy = \"append\""),
+            "e.arms.a.policy: a policy needs filtering.strategy = \"prediction\"",
+        ),
+        (
+            experiment("e", "", "predictors = [\"mixture\"]"),
+            "e.arms.a.predictors[0]: unknown variant `mixture`, expected one of `mix`,",
+        ),
+        (
+            experiment("e", "", &weights("0.2")),
+            "e.arms.a.weights: the weights sum to 1.",
+        ),
+        (
+            experiment("e", "", &weights("-0.1")),
+            "e.arms.a.weights: user_rating: expected",
+        ),
+        (
+            experiment("e", "", &weights("nan")),
+            "e.arms.a.weights: user_rating: expected",
+        ),
+        (
+            experiment("e", "alpha = 0.9", rrf),
+            "e.alpha: expected a number above 0",
+        ),
+        (
+            experiment("e", "window = \"1s\"", rrf),
+            "e.window: expected a duration",
+        ),
+        (
+            experiment("e", "control = \"b\"", rrf),
+            "e.control: there is no arm \"b\"",
+        ),
+        (
+            experiment("\"a b\"", "", rrf),
+            "a b: a name must be 1 to 64 characters",
+        ),
+        (
+            experiment("e", "unit = \"session\"", rrf),
+            "e.unit: unknown variant `session`, expected `principal` or `work_session`",
+        ),
+        (
+            format!("[recording]\nmode = \"off\"\n{}", experiment("e", "", rrf)),
+            "e.enabled: an experiment needs what is recorded",
+        ),
+    ] {
+        let refused = scene("riglm.toml", &text, &[]).refusal();
+        let expected = format!("riglm.toml: recommend.experiments.{refusal}");
+        assert!(refused.starts_with(&expected), "{refused}\n{expected}");
+    }
+    let off = experiment("one", "", rrf) + &experiment("two", "enabled = false", rrf);
+    let config = scene("riglm.toml", &off, &[]).load().unwrap();
+    let running: Vec<bool> = config
+        .experiments
+        .iter()
+        .map(|plan| plan.is_running)
+        .collect();
+    assert_eq!(running, [true, false]);
+}
+
+/// Returns an experiment whose arms, beside the control, have these predictors.
+fn with_predictors(name: &str, sets: &[&str]) -> String {
+    let arms = sets.iter().enumerate().map(|(n, set)| {
+        format!("[recommend.experiments.{name}.arms.a{n}]\nshare = 0.1\npredictors = {set}\n")
+    });
+    format!(
+        "[recommend.experiments.{name}]\nmetric = \"coverage\"\n\
+         [recommend.experiments.{name}.arms.control]\nshare = 0.1\n{}",
+        arms.collect::<String>()
+    )
+}
+
+const SHOWN: &str = "[filtering]\nstrategy = \"prediction\"\n";
+
+#[test]
+fn predictors_of_arms_that_cannot_be_are_refused_with_their_key() {
+    let markov = with_predictors("e", &["[\"markov\"]"]);
+    let five = [
+        "[\"markov\"]",
+        "[\"server\"]",
+        "[\"frequency\"]",
+        "[\"markov\", \"server\"]",
+        "[\"recency\"]",
+    ];
+    for (text, refusal) in [
+        (
+            format!(
+                "{SHOWN}{}",
+                with_predictors("e", &["[\"markov\", \"mixture\"]"])
+            ),
+            "e.arms.a0.predictors[1]: unknown variant `mixture`, expected one of `mix`,",
+        ),
+        (
+            format!("{SHOWN}{}", with_predictors("e", &["[]"])),
+            "e.arms.a0.predictors: expected the name of a predictor",
+        ),
+        (
+            format!("{SHOWN}{}", with_predictors("e", &["[\"text\", \"text\"]"])),
+            "e.arms.a0.predictors: text is named twice",
+        ),
+        (
+            format!("{SHOWN}{}", with_predictors("e", &["[\"text\", \"mix\"]"])),
+            "e.arms.a0.predictors: mix is itself made of several and stands alone",
+        ),
+        (
+            format!("{SHOWN}{}", with_predictors("e", &five)),
+            "e.arms.a4.predictors: the arms have more than 4 predictors beside that of section",
+        ),
+        (
+            format!("{SHOWN}[prediction]\nenabled = false\n{markov}"),
+            "e.arms.a0.predictors: predictors need prediction.enabled = true",
+        ),
+        (
+            markov.clone(),
+            "e.arms.a0.predictors: predictors need what shows predictions: filtering.strategy",
+        ),
+        (
+            format!(
+                "[filtering]\nstrategy = \"denylist\"\ndeny = [\"a*\"]\n[search]\nenabled = false\n{markov}"
+            ),
+            "e.arms.a0.predictors: predictors need what shows predictions: filtering.strategy",
+        ),
+        (
+            format!("{SHOWN}{}", markov.replace("coverage", "success")),
+            "e.metric: arms with predictors need metric = \"call_success\" or \"coverage\"",
+        ),
+        (
+            format!("{SHOWN}{markov}{}", with_predictors("f", &["[\"server\"]"])),
+            "f.arms: experiment e is running and has arms with predictors, too",
+        ),
+    ] {
+        let refused = scene("riglm.toml", &text, &[]).refusal();
+        let expected = format!("riglm.toml: recommend.experiments.{refusal}");
+        assert!(refused.starts_with(&expected), "{refused}\n{expected}");
+    }
+}
+
+#[test]
+fn as_many_predictors_as_are_kept_pass_and_that_of_everybody_is_none_of_them() {
+    let sets = [
+        "[\"markov\"]",
+        "[\"server\"]",
+        "[\"frequency\"]",
+        "[\"markov\", \"server\"]",
+        "[\"server\", \"markov\"]",
+        "[\"mix\"]",
+    ];
+    let text = format!("{SHOWN}{}", with_predictors("e", &sets));
+    let config = scene("riglm.toml", &text, &[]).load().unwrap();
+    let of = |arm: &str| config.experiments[0].arm(arm).unwrap().predictors;
+    assert_eq!(of("control"), None);
+    assert!(of("a3").is_some() && of("a3") == of("a4"));
+    assert_eq!(of("a5"), Some(config.prediction.set()));
+    let searched = "[filtering]\nstrategy = \"denylist\"\ndeny = [\"a*\"]\n";
+    let text = format!("{searched}{}", with_predictors("e", &sets[..1]));
+    assert!(scene("riglm.toml", &text, &[]).load().is_ok());
 }

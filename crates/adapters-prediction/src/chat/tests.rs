@@ -1,0 +1,250 @@
+//! The model against a server that answers rightly, wrongly, late, and not at all.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use validator::Validate as _;
+
+use super::*;
+
+const KEY: &str = "sk-hunter2";
+
+/// What a request is answered with.
+#[derive(Clone, Debug)]
+enum Answer {
+    /// A status and a body.
+    Reply(u16, String),
+    /// Nothing, for a long time.
+    Hang,
+}
+
+/// Answers with the planned answers first, and then with the names that it was given, the last one
+/// first.
+#[derive(Clone, Debug)]
+struct Server {
+    url: String,
+    plan: Arc<Mutex<VecDeque<Answer>>>,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Server {
+    async fn start(plan: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            url: format!("http://{}/v1", listener.local_addr().unwrap()),
+            plan: Arc::new(Mutex::new(plan.into_iter().collect())),
+            requests: Arc::default(),
+        };
+        let answering = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answering.clone().answer(stream));
+            }
+        });
+        server
+    }
+
+    fn requests(&self) -> Vec<(String, Value)> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    async fn answer(self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head).await.unwrap() == 0 {
+                return;
+            }
+        }
+        let head = head.to_lowercase();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.unwrap().trim().parse().unwrap()];
+        if stream.read_exact(&mut body).await.is_err() {
+            return;
+        }
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        self.requests.lock().unwrap().push((head, body.clone()));
+        let planned = self.plan.lock().unwrap().pop_front();
+        let (status, body) = match planned {
+            Some(Answer::Reply(status, body)) => (status, body),
+            Some(Answer::Hang) => return tokio::time::sleep(Duration::from_hours(1)).await,
+            None => (200, said(&reversed(&body))),
+        };
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        // The client may not wait for all of it.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.write_all(body.as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+/// Returns the names in a question, the last one first.
+fn reversed(body: &Value) -> String {
+    let question = body["messages"][1]["content"].as_str().unwrap();
+    let lines = question.lines().filter_map(|line| {
+        let tool: Value = serde_json::from_str(line).ok()?;
+        tool["name"].as_str().map(str::to_owned)
+    });
+    let mut names: Vec<String> = lines.collect();
+    names.reverse();
+    json!(names).to_string()
+}
+
+fn said(text: &str) -> String {
+    json!({
+        "choices": [{"message": {"role": "assistant", "content": text}}],
+        "usage": {"prompt_tokens": 70, "completion_tokens": 7},
+    })
+    .to_string()
+}
+
+fn model_at(url: &str) -> ChatModel {
+    let config = json!({"url": url, "model": "m", "api_key": KEY});
+    let config = serde_json::from_value(config).unwrap();
+    ChatModel::new(config, Duration::from_millis(500)).unwrap()
+}
+
+fn catalog() -> BriefCatalog {
+    BriefCatalog::new(["a", "b"].map(|name| (name.into(), format!("Does {name}"))))
+}
+
+async fn contracted() -> Arc<ChatModel> {
+    let server = Server::start([]).await;
+    Arc::new(model_at(&server.url))
+}
+
+riglm_ports::reranker_contract!(contract, contracted());
+
+#[tokio::test]
+async fn a_question_says_what_is_configured_and_answers_say_what_they_cost() {
+    let server = Server::start([]).await;
+    let reranked = model_at(&server.url)
+        .rerank("do b", &catalog())
+        .await
+        .unwrap();
+    assert_eq!(reranked.order, [1, 0]);
+    let usage = ModelUsage {
+        n_input_tokens: 70,
+        n_output_tokens: 7,
+    };
+    assert_eq!(reranked.usage, usage);
+    let (head, body) = server.requests().remove(0);
+    assert!(
+        head.starts_with("post /v1/chat/completions http/1.1\r\n"),
+        "{head}"
+    );
+    assert!(
+        head.contains(&format!("authorization: bearer {KEY}\r\n")),
+        "{head}"
+    );
+    assert_eq!(body["model"], "m");
+    assert_eq!(body["max_tokens"], 1_024);
+    let question = body["messages"][1]["content"].as_str().unwrap();
+    assert!(
+        question.contains("do b") && question.contains("Does a"),
+        "{question}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_what_it_cost_is_estimated() {
+    let body = r#"{"choices":[{"message":{"content":[{"type":"text","text":"[\"b\"]"}]}}]}"#;
+    let server = Server::start([Answer::Reply(200, body.into())]).await;
+    let reranked = model_at(&server.url).rerank("q", &catalog()).await.unwrap();
+    assert_eq!(reranked.order, [1]);
+    assert!(reranked.usage.n_input_tokens > 50 && reranked.usage.n_output_tokens == 2);
+}
+
+#[tokio::test]
+async fn answers_that_are_no_order_are_nonsense() {
+    for body in [
+        String::new(),
+        "<html>".into(),
+        "{}".into(),
+        r#"{"choices":[]}"#.into(),
+        r#"{"choices":[{"message":{"content":null}}]}"#.into(),
+        said("I would take b."),
+        said(r#"["b","b"]"#),
+        said(r#"["c"]"#),
+        " ".repeat(300 << 10),
+    ] {
+        let server = Server::start([Answer::Reply(200, body)]).await;
+        let error = model_at(&server.url)
+            .rerank("q", &catalog())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, ModelCallError::Nonsense(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_slow_or_is_not_there_is_told_and_no_error_has_the_key() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = format!("http://{}/v1?key={KEY}", listener.local_addr().unwrap());
+    drop(listener);
+    let mut urls = vec![(nowhere, false)];
+    for (answer, is_late) in [
+        (Answer::Reply(500, format!("wrong key {KEY}")), false),
+        (Answer::Reply(401, String::new()), false),
+        (Answer::Hang, true),
+    ] {
+        urls.push((Server::start([answer]).await.url, is_late));
+    }
+    for (url, is_late) in urls {
+        let start = Instant::now();
+        let model = model_at(&url);
+        let error = model.rerank("q", &catalog()).await.unwrap_err();
+        if is_late {
+            assert!(matches!(error, ModelCallError::Late), "{error:?}");
+        } else {
+            assert!(matches!(error, ModelCallError::Unavailable(_)), "{error:?}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(2));
+        let told = format!("{error:?} {error} {model:?}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn other_wordings_are_asked_for_and_checked() {
+    let answers = [said(r#"["send mail","q","write a letter"]"#), said("no")];
+    let server = Server::start(answers.map(|body| Answer::Reply(200, body))).await;
+    let model = model_at(&server.url);
+    let expanded = model.expand("q", 3).await.unwrap();
+    assert_eq!(expanded.texts, ["send mail", "write a letter"]);
+    assert_eq!(expanded.usage.n_input_tokens, 70);
+    let error = model.expand("q", 3).await.unwrap_err();
+    assert_eq!(error.usage().n_output_tokens, 7);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_is_refused() {
+    let refused = |change: Value| {
+        let mut config = json!({"url": "http://host/v1", "model": "m"});
+        config
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
+        let config: ChatConfig = serde_json::from_value(config).unwrap();
+        match config.validate() {
+            Err(errors) => errors.to_string(),
+            Ok(()) => ChatModel::new(config, Duration::from_secs(1))
+                .unwrap_err()
+                .to_string(),
+        }
+    };
+    assert!(refused(json!({"url": "file:///x"})).contains("http://"));
+    assert!(refused(json!({"api_key": "a\nb"})).contains("api_key"));
+    assert!(refused(json!({"model": ""})).contains("1 to 200"));
+    assert!(refused(json!({"max_tokens": 15})).contains("16 to 32768"));
+}

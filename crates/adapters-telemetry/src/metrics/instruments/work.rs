@@ -1,0 +1,122 @@
+//! What is counted of the token budgets and the searches of work sessions.
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter};
+use riglm_domain::safeguard::budget::BudgetState;
+use riglm_domain::safeguard::circles::{CircleAdvice, CircleSign};
+use riglm_ports::observer::{BudgetEvent, CirclesEvent, SearchedIn};
+
+/// Bounds of numbers of searches of a work session.
+const SEARCHES: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0];
+
+/// The instruments of work sessions.
+pub(super) struct Work {
+    budget_states: Counter<u64>,
+    budget_refusals: Counter<u64>,
+    searches: Counter<u64>,
+    followed: Counter<u64>,
+    warnings: Counter<u64>,
+    answers: Counter<u64>,
+    searches_of_session: Histogram<u64>,
+}
+
+impl Work {
+    pub(super) fn new(meter: &Meter) -> Self {
+        let counter = |name: &'static str, text: &'static str| {
+            meter.u64_counter(name).with_description(text).build()
+        };
+        Self {
+            budget_states: counter(
+                "riglm_token_budget_states",
+                "How often the token budget of a work session came into a state.",
+            ),
+            budget_refusals: counter(
+                "riglm_token_budget_refused_calls",
+                "Calls that were not made since a token budget was used up.",
+            ),
+            searches: counter(
+                "riglm_work_session_searches",
+                "Searches of work sessions: for tools, or with upstream tools that search.",
+            ),
+            followed: counter(
+                "riglm_work_session_searches_followed",
+                "How often a call of a tool followed one or more searches.",
+            ),
+            warnings: counter(
+                "riglm_search_warnings",
+                "How often a session was told that it searches in circles.",
+            ),
+            answers: counter(
+                "riglm_search_warnings_answered",
+                "What sessions did that were told so: they stopped, or searched once more.",
+            ),
+            searches_of_session: meter
+                .u64_histogram("riglm_searches_per_work_session")
+                .with_description("How often a work session that is over searched for tools.")
+                .with_boundaries(SEARCHES.to_vec())
+                .build(),
+        }
+    }
+
+    /// Has what has few labels be there with zeros.
+    pub(super) fn count_nothing(&self) {
+        self.budget_refusals.add(0, &[]);
+        for state in BudgetState::ALL {
+            self.budget_states.add(0, &[of_state(state)]);
+        }
+        for what in SearchedIn::ALL {
+            self.searches.add(0, &[of_search(what)]);
+            self.followed.add(0, &[of_search(what)]);
+        }
+        for advice in CircleAdvice::ALL {
+            for sign in CircleSign::NAMES {
+                self.warnings.add(0, &of_warning(advice, sign));
+            }
+        }
+        for has_stopped in [true, false] {
+            self.answers.add(0, &[of_answer(has_stopped)]);
+        }
+    }
+
+    pub(super) fn count_budget(&self, event: BudgetEvent) {
+        match event {
+            BudgetEvent::Entered { state } => self.budget_states.add(1, &[of_state(state)]),
+            BudgetEvent::Refused => self.budget_refusals.add(1, &[]),
+        }
+    }
+
+    pub(super) fn count_searches(&self, event: &CirclesEvent) {
+        match event {
+            CirclesEvent::Searched(what) => self.searches.add(1, &[of_search(*what)]),
+            CirclesEvent::Followed(what) => self.followed.add(1, &[of_search(*what)]),
+            CirclesEvent::Warned { advice, sign } => {
+                self.warnings.add(1, &of_warning(*advice, sign));
+            }
+            CirclesEvent::Answered { has_stopped } => {
+                self.answers.add(1, &[of_answer(*has_stopped)]);
+            }
+            CirclesEvent::SessionOver { n_searches } => {
+                self.searches_of_session.record(*n_searches, &[]);
+            }
+        }
+    }
+}
+
+fn of_state(state: BudgetState) -> KeyValue {
+    KeyValue::new("state", state.as_str())
+}
+
+fn of_search(what: SearchedIn) -> KeyValue {
+    KeyValue::new("searched", what.as_str())
+}
+
+fn of_warning(advice: CircleAdvice, sign: &'static str) -> [KeyValue; 2] {
+    [
+        KeyValue::new("advice", advice.as_str()),
+        KeyValue::new("sign", sign),
+    ]
+}
+
+fn of_answer(has_stopped: bool) -> KeyValue {
+    KeyValue::new("stopped", has_stopped)
+}

@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use riglm_domain::experiment::{ExperimentStop, Metric};
+use riglm_ports::contract::scene::audit;
+use riglm_ports::fake::{ManualClock, MemoryStore};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+fn weighted(name: &str, share: f64) -> ArmPlan {
+    let weights = FactorWeights::new([1.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
+    ArmPlan {
+        name: name.into(),
+        share,
+        weights: (name != "control").then_some(weights),
+        fusion: None,
+        policy: None,
+        predictors: None,
+    }
+}
+
+fn plan(control: f64, a: f64) -> ExperimentPlan {
+    ExperimentPlan {
+        name: "e".into(),
+        is_running: true,
+        unit: Unit::Principal,
+        metric: Metric::ClickThrough,
+        alpha: 0.05,
+        window: Duration::from_hours(24),
+        control: "control".into(),
+        arms: vec![weighted("control", control), weighted("a", a)],
+    }
+}
+
+fn experiments(store: &Arc<MemoryStore>, plans: &[ExperimentPlan], key: u8) -> Arc<Experiments> {
+    let stores = ExperimentStores {
+        assignments: store.clone(),
+        experiments: store.clone(),
+        changes: store.clone(),
+    };
+    let clock = Arc::new(ManualClock::at(NOW));
+    let hasher = KeyedHasher::new(&[key; 32]);
+    Arc::new(Experiments::new(plans, hasher, stores, clock))
+}
+
+fn principals(n: usize) -> Vec<Principal> {
+    (0..n).map(|n| Principal::named(&format!("p{n}"))).collect()
+}
+
+fn who(principal: &Principal) -> Participant<'_> {
+    Participant {
+        principal,
+        work_session: None,
+    }
+}
+
+fn arms(experiments: &Experiments, principals: &[Principal]) -> Vec<Option<String>> {
+    let arm = |principal| experiments.arm(who(principal), Lever::Weights);
+    let arms = principals.iter().map(arm);
+    arms.map(|arm| arm.map(|arm| arm.name().arm)).collect()
+}
+
+#[tokio::test]
+async fn an_assignment_holds_whatever_becomes_of_the_shares_and_the_key() {
+    let store = Arc::new(MemoryStore::default());
+    let all = principals(40);
+    let first = experiments(&store, &[plan(0.5, 0.5)], 1);
+    for principal in &all {
+        first.exposed(who(principal), Lever::Weights).unwrap();
+    }
+    first.store_waiting().await;
+    assert_eq!(store.assignments("e").await.unwrap().len(), 40);
+    let known = arms(&first, &all);
+    assert!(known.contains(&Some("a".into())) && known.contains(&Some("control".into())));
+    let later = experiments(&store, &[plan(0.01, 0.99)], 2);
+    assert_ne!(arms(&later, &all), known, "nothing is known of them yet");
+    later.load().await;
+    assert_eq!(arms(&later, &all), known);
+}
+
+#[tokio::test]
+async fn of_two_processes_that_differ_the_first_that_stored_is_right() {
+    let store = Arc::new(MemoryStore::default());
+    let all = principals(20);
+    let [one, other] = [1, 2].map(|key| experiments(&store, &[plan(0.5, 0.5)], key));
+    for experiments in [&one, &other] {
+        for principal in &all {
+            experiments.exposed(who(principal), Lever::Weights).unwrap();
+        }
+    }
+    assert_ne!(arms(&one, &all), arms(&other, &all));
+    one.store_waiting().await;
+    other.store_waiting().await;
+    assert_eq!(arms(&one, &all), arms(&other, &all));
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_take_is_stored_later() {
+    let store = Arc::new(MemoryStore::default());
+    let experiments = experiments(&store, &[plan(0.5, 0.5)], 1);
+    for principal in &principals(3) {
+        experiments.exposed(who(principal), Lever::Weights).unwrap();
+    }
+    store.start_failing();
+    experiments.store_waiting().await;
+    store.stop_failing();
+    assert_eq!(store.assignments("e").await.unwrap(), []);
+    experiments.store_waiting().await;
+    let assigned = store.assignments("e").await.unwrap();
+    assert_eq!(assigned.len(), 3);
+    assert!(assigned.iter().all(|one| one.assigned_at == NOW));
+}
+
+#[tokio::test]
+async fn everybody_has_what_everybody_has_once_an_experiment_is_stopped() {
+    let store = Arc::new(MemoryStore::default());
+    let experiments = experiments(&store, &[plan(0.0001, 0.9999)], 1);
+    let alice = Principal::named("alice");
+    let weights = || experiments.for_recommendation(who(&alice))?.weights();
+    assert!(weights().is_some());
+    let stop = ExperimentStop {
+        experiment: "e".into(),
+        stopped_at: NOW,
+        stopped_by: alice.clone(),
+        reason: None,
+    };
+    store.stop_experiment(&stop, &audit(1)).await.unwrap();
+    let token = CancellationToken::new();
+    let watching = tokio::spawn(Arc::clone(&experiments).keep_watch(token.clone()));
+    let gone = async {
+        while experiments.for_recommendation(who(&alice)).is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone)
+        .await
+        .unwrap();
+    assert_eq!(weights(), None);
+    token.cancel();
+    watching.await.unwrap();
+    // What was waiting is stored at the end.
+    assert_eq!(store.assignments("e").await.unwrap().len(), 1);
+}
+
+#[test]
+fn only_those_take_part_who_are_a_unit() {
+    let store = Arc::new(MemoryStore::default());
+    let of_work = ExperimentPlan {
+        unit: Unit::WorkSession,
+        ..plan(0.5, 0.5)
+    };
+    let experiments = experiments(&store, &[of_work], 1);
+    let alice = Principal::named("alice");
+    assert!(experiments.for_recommendation(who(&alice)).is_none());
+    let working = Participant {
+        work_session: Some(WorkSessionId::new(NOW, [1; 10])),
+        ..who(&alice)
+    };
+    let arm = experiments.for_recommendation(working).unwrap();
+    assert_eq!(arm.name().experiment, "e");
+    assert!(experiments.arm(working, Lever::Policy).is_none());
+}
+
+#[test]
+fn one_that_does_not_run_has_no_units() {
+    let store = Arc::new(MemoryStore::default());
+    let off = ExperimentPlan {
+        is_running: false,
+        ..plan(0.5, 0.5)
+    };
+    let experiments = experiments(&store, &[off], 1);
+    let alice = Principal::named("alice");
+    assert!(experiments.for_recommendation(who(&alice)).is_none());
+}

@@ -1,0 +1,160 @@
+//! What operators are told of experiments, and how they stop one.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use riglm_domain::audit::AuditEntry;
+use riglm_domain::experiment::{ExperimentPlan, ExperimentStop, Trial};
+use riglm_domain::id::AuditId;
+use riglm_domain::principal::Principal;
+use riglm_domain::redaction::redacted_text;
+use riglm_ports::analytics::{AssignmentRepository, ExperimentRepository, StoreError};
+use riglm_ports::clock::Clock;
+
+use super::report::{Evidence, ExperimentReport, ExperimentState};
+use crate::tracking::EntropySource;
+
+/// The longest reason that is stored, in bytes.
+const MAX_REASON_BYTES: usize = 4 << 10;
+
+/// An experiment, whether it runs, and its end where somebody stopped it.
+pub type ListedExperiment<'a> = (&'a ExperimentPlan, ExperimentState, Option<ExperimentStop>);
+
+/// The most recommendations or calls that a report is made of, the oldest of all.
+const MAX_TRIALS: u32 = 200_000;
+
+/// Tells what came of experiments, and stops them.
+#[derive(Debug)]
+pub struct ExperimentDesk {
+    plans: Vec<ExperimentPlan>,
+    assignments: Arc<dyn AssignmentRepository>,
+    experiments: Arc<dyn ExperimentRepository>,
+    clock: Arc<dyn Clock>,
+    entropy: EntropySource,
+}
+
+impl ExperimentDesk {
+    /// Returns a desk for these experiments, over a store.
+    #[must_use]
+    pub fn new(
+        plans: Vec<ExperimentPlan>,
+        assignments: Arc<dyn AssignmentRepository>,
+        experiments: Arc<dyn ExperimentRepository>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            plans,
+            assignments,
+            experiments,
+            clock,
+            entropy: EntropySource::new(),
+        }
+    }
+
+    /// Returns all experiments that are configured, each with whether it runs and its end.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn all(&self) -> Result<Vec<ListedExperiment<'_>>, StoreError> {
+        let stops = self.experiments.experiment_stops().await?;
+        let with_state = self.plans.iter().map(|plan| {
+            let stop = stops.iter().find(|stop| stop.experiment == plan.name);
+            (plan, ExperimentState::of(plan, stop), stop.cloned())
+        });
+        Ok(with_state.collect())
+    }
+
+    /// Returns what came of an experiment so far; `None` of one that is not configured.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn report(&self, name: &str) -> Result<Option<ExperimentReport>, StoreError> {
+        let Some(plan) = self.plan(name) else {
+            return Ok(None);
+        };
+        let trials = self.trials(plan).await?;
+        let evidence = Evidence {
+            stop: self.stop_of(name).await?,
+            assignments: self.assignments.assignments(name).await?,
+            is_complete: u32::try_from(trials.len()).is_ok_and(|n| n < MAX_TRIALS),
+            trials,
+        };
+        let (plan, now) = (plan.clone(), self.clock.now());
+        // Many units take a while to be compared.
+        let made = tokio::task::spawn_blocking(move || ExperimentReport::new(plan, evidence, now));
+        let made = made.await.map_err(|error| StoreError::Failed {
+            operation: "compare the arms of an experiment",
+            source: Box::new(error),
+        });
+        made.map(Some)
+    }
+
+    /// Stops an experiment for all processes that share the store, for ever: from then on everything
+    /// is for its units as it is for everybody. Returns its end, which is an earlier one where it was
+    /// stopped before; `None` for an experiment that is not configured.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn stop(
+        &self,
+        name: &str,
+        reason: Option<String>,
+        actor: &Principal,
+    ) -> Result<Option<ExperimentStop>, StoreError> {
+        if self.plan(name).is_none() {
+            return Ok(None);
+        }
+        // As it is stored: whoever asks again is told the same.
+        let now = self.clock.now();
+        let now = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
+        let stop = ExperimentStop {
+            experiment: name.into(),
+            stopped_at: now,
+            stopped_by: actor.clone(),
+            reason: reason.map(|reason| redacted_text(&reason, MAX_REASON_BYTES)),
+        };
+        let audit = AuditEntry {
+            id: AuditId::new(now, self.entropy.next()),
+            at: now,
+            actor: actor.clone(),
+            action: "experiment.stop".into(),
+            target: name.into(),
+            detail: serde_json::to_string(&stop).ok(),
+        };
+        if self.experiments.stop_experiment(&stop, &audit).await? {
+            return Ok(Some(stop));
+        }
+        let earlier = self.stop_of(name).await?;
+        Ok(earlier.or(Some(stop)))
+    }
+
+    fn plan(&self, name: &str) -> Option<&ExperimentPlan> {
+        self.plans.iter().find(|plan| plan.name == name)
+    }
+
+    async fn stop_of(&self, name: &str) -> Result<Option<ExperimentStop>, StoreError> {
+        let stops = self.experiments.experiment_stops().await?;
+        Ok(stops.into_iter().find(|stop| stop.experiment == name))
+    }
+
+    async fn trials(&self, plan: &ExperimentPlan) -> Result<Vec<Trial>, StoreError> {
+        let store = &self.experiments;
+        if let Some(measure) = plan.metric.of_calls() {
+            let (unit, window) = (plan.unit, plan.window);
+            let calls = store.call_trials(&plan.name, unit, measure, window, MAX_TRIALS);
+            return calls.await;
+        }
+        let outcomes = store.recommendation_outcomes(&plan.name, MAX_TRIALS);
+        let outcomes = outcomes.await?;
+        let trials = outcomes
+            .iter()
+            .filter_map(|outcome| outcome.trial(plan.unit, plan.metric));
+        Ok(trials.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Lists by what a client says that it does, while nothing was learned.
+
+use riglm_domain::intent::StatedIntent;
+
+use super::*;
+
+/// Tools of boats, more than a list may have, and a few others.
+fn harbour(n_boats: usize) -> Arc<Offer> {
+    let boats = (0..n_boats).map(|n| format!("get_boat_{n:02}"));
+    let others = ["list_crews", "get_crew", "create_crew", "web_search"];
+    let names = boats.chain(others.map(str::to_owned));
+    let tools = names.map(|name| OfferedTool {
+        definition: format!(
+            r#"{{"name":"{name}","description":"{}"}}"#,
+            "w ".repeat(LONG)
+        )
+        .into(),
+        tool: ToolRef {
+            upstream: UpstreamName::parse("harbour").unwrap(),
+            tool: name.as_str().into(),
+        },
+        name,
+        is_hidden: false,
+    });
+    Arc::new(Offer::new(tools.collect(), Vec::new()))
+}
+
+fn cold(options: ListOptions) -> Lists {
+    Lists::new(ListsParts {
+        observer: Arc::new(riglm_ports::observer::Unobserved),
+        options,
+        profiles: HashMap::new(),
+        next_tools: None,
+        stores: None,
+        counter: Arc::new(WordCounter),
+        clock: Arc::new(ManualClock::at(NOW)),
+    })
+}
+
+fn said(text: &str) -> StatedIntent {
+    StatedIntent {
+        context: Some(text.into()),
+        declared: Some(text.into()),
+        declared_at: Some(NOW),
+        sought: String::new(),
+    }
+}
+
+fn names(shown: &ShownList) -> Vec<&str> {
+    let tools = shown.offer().tools();
+    let names = shown.positions().iter().map(|at| tools[*at].name.as_str());
+    names.collect()
+}
+
+#[tokio::test]
+async fn bounds_hold_and_what_fits_best_comes_first() {
+    let local = Principal::local();
+    let lists = cold(ListOptions::default());
+    let offer = harbour(30);
+    let crews = said("list the crews");
+    let intent = ListIntent {
+        text: String::new(),
+        fits: vec![(29, 9.0), (7, 8.0), (3, 0.5), (2, 0.4), (1, 0.3), (0, 0.2)],
+        vector: None,
+    };
+    let asking = ListAsk {
+        stated: Some(&crews),
+        intent: Some(&intent),
+        ..ask(&local, 1)
+    };
+    let shown = lists.list(&asking, &offer).await;
+    assert_eq!(shown.mode, SelectionMode::Context);
+    assert_eq!(shown.reason, Some(SelectionReason::NothingLearned));
+    assert!(shown.search_first && !shown.is_fallback);
+    // Two are about it, which is fewer than five: what fits fills up, as far as there is any.
+    let expected = [
+        "get_boat_00",
+        "get_boat_01",
+        "get_boat_02",
+        "get_boat_03",
+        "get_boat_07",
+        "get_boat_29",
+        "get_crew",
+        "list_crews",
+    ];
+    let mut shown = names(&shown);
+    shown.sort_unstable();
+    assert_eq!(shown, expected);
+    let boats = said("show boats");
+    let asking = ListAsk {
+        stated: Some(&boats),
+        session: over(2),
+        ..asking
+    };
+    let shown = lists.list(&asking, &offer).await;
+    let names = names(&shown);
+    assert_eq!(names.len(), ListBounds::default().max_tools);
+    assert!(names.iter().all(|name| name.contains("boat")), "{names:?}");
+    assert!(names.contains(&"get_boat_29") && names.contains(&"get_boat_07"));
+}
+
+#[tokio::test]
+async fn another_context_is_another_epoch_and_the_same_choice_the_same_list() {
+    let local = Principal::local();
+    let lists = cold(ListOptions::default());
+    let offer = harbour(10);
+    let first = lists.list(&ask(&local, 1), &offer).await;
+    assert!(first.is_whole());
+    let listed = async |text: &str| {
+        let stated = said(text);
+        let asking = ListAsk {
+            stated: Some(&stated),
+            ..ask(&local, 1)
+        };
+        let is_decided = lists.is_decided(&asking, &offer);
+        (is_decided, lists.list(&asking, &offer).await)
+    };
+    let (is_decided, boats) = listed("list the boats").await;
+    assert_eq!((is_decided, boats.epoch), (false, 2));
+    assert_eq!(boats.positions().len(), 10);
+    let (is_decided, again) = listed("list the boats").await;
+    assert!(is_decided && Arc::ptr_eq(&boats, &again));
+    let (is_decided, same) = listed("show me every boat").await;
+    assert!(!is_decided);
+    assert_eq!((same.epoch, same.page(0, 99)), (2, boats.page(0, 99)));
+    // What was used stays.
+    let tool = offer.tools()[11].tool.clone();
+    lists.called(&ask(&local, 1), &tool);
+    let (_, web) = listed("search the web").await;
+    assert_eq!(web.epoch, 3);
+    assert!(web.shows(&tool));
+    // Who says nothing any more keeps the list.
+    let silent = lists.list(&ask(&local, 1), &offer).await;
+    assert_eq!(silent.epoch, 3);
+}
+
+#[tokio::test]
+async fn what_lists_must_not_depend_on_changes_none() {
+    let local = Principal::local();
+    let boats = said("list the boats");
+    let offer = harbour(10);
+    let lists = cold(ListOptions::default());
+    let asking = ListAsk {
+        stated: Some(&boats),
+        ..modern(&local, 1)
+    };
+    assert!(lists.list(&asking, &offer).await.is_whole());
+    let pool = Pool {
+        name: "base".into(),
+        tools: vec![NamePattern::new("*crew*")],
+        profile: None,
+        words: Vec::new(),
+    };
+    let lists = cold(ListOptions {
+        pools: vec![pool],
+        ..ListOptions::default()
+    });
+    let asking = ListAsk {
+        stated: Some(&boats),
+        ..ask(&local, 1)
+    };
+    let shown = lists.list(&asking, &offer).await;
+    assert_eq!(shown.mode, SelectionMode::Pool);
+}
+
+#[tokio::test]
+async fn another_context_has_what_was_learned_chosen_anew() {
+    let local = Principal::local();
+    let lists = lists(None, &[3, 7, 11]);
+    let offer = offered(0..N);
+    let before = lists.list(&ask(&local, 1), &offer).await;
+    let stated = said("something else");
+    let fifty = ListIntent {
+        text: "tool 050".into(),
+        fits: vec![(50, 9.0)],
+        vector: None,
+    };
+    let asking = ListAsk {
+        stated: Some(&stated),
+        intent: Some(&fifty),
+        ..ask(&local, 1)
+    };
+    let after = lists.list(&asking, &offer).await;
+    assert_eq!(after.mode, SelectionMode::Prediction);
+    assert_eq!(before.epoch, 1);
+    let asked_again = lists.list(&asking, &offer).await;
+    assert!(Arc::ptr_eq(&after, &asked_again));
+}
+
+#[tokio::test]
+async fn writing_is_gated_by_what_is_said_and_refused_where_that_is_enforced() {
+    let local = Principal::local();
+    let offer = harbour(10);
+    let lists = |gate_writes, enforce| {
+        cold(ListOptions {
+            gate_writes,
+            enforce,
+            ..ListOptions::default()
+        })
+    };
+    let tool = &offer.tools()[0];
+    let refuses = |lists: &Lists, stated: &StatedIntent| {
+        let asking = ListAsk {
+            stated: Some(stated),
+            ..ask(&local, 1)
+        };
+        lists.refuses(&asking, &tool.tool, Some(tool))
+    };
+    let enforced = lists(true, true);
+    let sought = |text: &str, sought: &str| StatedIntent {
+        sought: sought.into(),
+        ..said(text)
+    };
+    for (stated, expected) in [
+        (said("list the boats"), true),
+        (said("paint the boats"), false),
+        (said("paint the boats\nread"), true),
+        (said("list the boats\nwrite"), false),
+        (said("boats"), false),
+        (sought("boats", "find a boat"), true),
+        (sought("boats", "find a boat\nsell it"), false),
+        (sought("list the boats", "sell a boat"), true),
+        (StatedIntent::default(), false),
+    ] {
+        assert_eq!(refuses(&enforced, &stated), expected, "{stated:?}");
+        assert!(!refuses(&lists(true, false), &stated));
+        assert!(!refuses(&lists(false, true), &stated));
+    }
+}

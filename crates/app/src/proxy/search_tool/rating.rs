@@ -1,0 +1,219 @@
+//! The tool by which a client rates others: what it takes, and its answer.
+
+use std::sync::Arc;
+
+use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
+use riglm_domain::invocation::CallSession;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::observer::Event;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::SearchTool;
+use super::answer::{Asking, failure, result};
+use crate::search::Offer;
+
+/// The longest name of a tool that is repeated, in characters.
+const MAX_NAME_CHARS: usize = 128;
+
+/// What a client says of a tool.
+#[derive(Debug, Deserialize)]
+struct Said {
+    tool: String,
+    #[serde(default)]
+    rating: Option<f64>,
+    #[serde(default)]
+    thumbs: Option<Thumbs>,
+    #[serde(default)]
+    comment: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Thumbs {
+    Up,
+    Down,
+}
+
+/// What is kept of it.
+#[derive(Debug, PartialEq)]
+struct Opinion {
+    verdict: Verdict,
+    rating: Option<Rating>,
+    comment: Option<Comment>,
+}
+
+impl Said {
+    fn read(arguments: Option<&str>) -> Result<(String, Opinion), String> {
+        let said: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
+            format!(r#"arguments must be an object such as {{"tool": "read_file", "rating": 5}}: {error}"#)
+        })?;
+        let rating = said.rating.map(|stars| {
+            let rating = (1..=5_u8).find(|whole| (f64::from(*whole) - stars).abs() < f64::EPSILON);
+            let rating = rating.and_then(|stars| Rating::try_from(stars).ok());
+            rating.ok_or_else(|| "rating must be a whole number from 1 to 5".to_owned())
+        });
+        let rating = rating.transpose()?;
+        if rating.is_some() && said.thumbs.is_some() {
+            return Err("say rating or thumbs, not both".into());
+        }
+        let verdict = match (said.thumbs, rating) {
+            (Some(Thumbs::Up), _) => Verdict::Helpful,
+            (None, Some(rating)) if u8::from(rating) >= 3 => Verdict::Helpful,
+            (Some(Thumbs::Down), _) | (None, Some(_)) => Verdict::Unhelpful,
+            (None, None) => {
+                return Err("say rating, from 1 to 5, or thumbs, up or down".into());
+            }
+        };
+        let comment = said.comment.as_deref().map(Comment::new).transpose();
+        let opinion = Opinion {
+            verdict,
+            rating,
+            comment: comment.map_err(|error| error.to_string())?.flatten(),
+        };
+        Ok((said.tool, opinion))
+    }
+}
+
+impl SearchTool {
+    /// Returns the JSON text of the result of a call of the tool for rating others: what is said of a
+    /// tool that was offered to the work session, and of no other, is recorded.
+    pub(super) async fn rated(
+        &self,
+        asking: &Asking<'_>,
+        arguments: Option<&str>,
+        offer: Result<Arc<Offer>, String>,
+    ) -> String {
+        let (name, opinion) = match Said::read(arguments) {
+            Ok(said) => said,
+            Err(problem) => return failure(asking.is_modern, &problem),
+        };
+        let offer = match offer {
+            Ok(offer) => offer,
+            Err(reason) => {
+                let problem = format!("tools cannot be rated now: {reason}");
+                return failure(asking.is_modern, &problem);
+            }
+        };
+        let tool = offer.tool(&name);
+        let tool = tool.filter(|tool| asking.was_offered(&tool.tool, tool.is_hidden));
+        let Some(tool) = tool else {
+            asking.shared.observe(&Event::FeedbackRefused);
+            let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+            let problem = format!("no tool {name:?} was offered in this session");
+            return failure(asking.is_modern, &problem);
+        };
+        let recorder = &asking.shared.recorder;
+        let session = asking.caller.row(recorder).await;
+        let stars = opinion.verdict.stars(opinion.rating).unwrap_or_default();
+        let recommender = asking.shared.recommender.as_ref();
+        let feedback = recorder.feedback_given(|id, given_at| Feedback {
+            id,
+            principal: asking.caller.principal.clone(),
+            session: Some(session),
+            work_session: match asking.session {
+                CallSession::Work(id) => Some(id),
+                CallSession::Connection(_) => None,
+            },
+            tool: tool.tool.clone(),
+            verdict: opinion.verdict,
+            rating: opinion.rating,
+            recommendation: recommender
+                .and_then(|it| it.recommendation_with(asking.session, &tool.tool)),
+            invocation: None,
+            given_at,
+            comment: opinion.comment,
+        });
+        feedback.await;
+        asking.shared.observe(&Event::ToolRated { stars });
+        result(asking, &format!("Noted: {stars} of 5 for {name}."), None)
+    }
+}
+
+impl Asking<'_> {
+    /// Returns whether a tool was offered to the work session: its list has it, or it was found,
+    /// recommended or called.
+    fn was_offered(&self, tool: &ToolRef, is_hidden: bool) -> bool {
+        let is_listed = match &self.shown {
+            Some(shown) => shown.shows(tool),
+            None => !is_hidden,
+        };
+        let recommender = self.shared.recommender.as_ref();
+        is_listed
+            || self.caller.search.has_found(self.session, tool)
+            || recommender.is_some_and(|it| it.knows(self.session, tool))
+    }
+}
+
+/// Returns the schema of the arguments.
+pub(super) fn input_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "tool": {"type": "string", "description": "The name of the tool"},
+            "rating": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 5,
+                "description": "From 1, useless, to 5, just right",
+            },
+            "thumbs": {
+                "type": "string",
+                "enum": ["up", "down"],
+                "description": "In place of a rating",
+            },
+            "comment": {
+                "type": "string",
+                "maxLength": Comment::MAX_CHARS,
+                "description": "Why; it is stored",
+            },
+        },
+        "required": ["tool"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(arguments: &str) -> Result<(String, Opinion), String> {
+        Said::read(Some(arguments))
+    }
+
+    #[test]
+    fn stars_and_thumbs_are_opinions() {
+        let verdict = |arguments| said(arguments).unwrap().1.verdict;
+        assert_eq!(verdict(r#"{"tool":"x","rating":4}"#), Verdict::Helpful);
+        assert_eq!(verdict(r#"{"tool":"x","rating":2.0}"#), Verdict::Unhelpful);
+        assert_eq!(
+            verdict(r#"{"tool":"x","thumbs":"down"}"#),
+            Verdict::Unhelpful
+        );
+        let (name, opinion) = said(r#"{"tool":"x","thumbs":"up","comment":" good "}"#).unwrap();
+        let comment = opinion.comment.as_ref().map(Comment::as_str);
+        assert_eq!((name.as_str(), comment), ("x", Some("good")));
+        assert_eq!(opinion.rating, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let long = format!(
+            r#"{{"tool":"x","rating":1,"comment":"{}"}}"#,
+            "x".repeat(1_001)
+        );
+        for (arguments, named) in [
+            ("{}", "tool"),
+            (r#"{"tool":"x"}"#, "rating"),
+            (r#"{"tool":"x","rating":0}"#, "1 to 5"),
+            (r#"{"tool":"x","rating":-300}"#, "1 to 5"),
+            (r#"{"tool":"x","rating":2.5}"#, "1 to 5"),
+            (r#"{"tool":"x","rating":"5"}"#, "arguments"),
+            (r#"{"tool":"x","rating":5,"thumbs":"down"}"#, "not both"),
+            (r#"{"tool":"x","thumbs":"sideways"}"#, "up"),
+            (long.as_str(), "comment"),
+        ] {
+            let error = said(arguments).unwrap_err();
+            assert!(error.contains(named), "{arguments}: {error}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The tool that recommends others: what it takes, and its answer.
+
+use std::sync::Arc;
+
+use riglm_domain::context::ContextSource;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::SearchTool;
+use super::answer::{Asking, failure, result};
+use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS, whole_number};
+use crate::recommend::{Hindrances, Project, RecommendCall};
+use crate::search::Offer;
+
+/// The arguments of a call.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    query: String,
+    #[serde(default)]
+    limit: Option<Value>,
+    #[serde(default)]
+    context: Option<WantedContext>,
+}
+
+/// What the work is about.
+#[derive(Debug, Default, Deserialize)]
+struct WantedContext {
+    #[serde(default)]
+    languages: Vec<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+impl Wanted {
+    fn read(arguments: Option<&str>) -> Result<Self, String> {
+        let wanted: Self = serde_json::from_str(arguments.unwrap_or("{}")).map_err(|error| {
+            format!(r#"arguments must be an object such as {{"query": "send an e-mail"}}: {error}"#)
+        })?;
+        let n_chars = wanted
+            .query
+            .trim()
+            .chars()
+            .take(MAX_QUERY_CHARS + 1)
+            .count();
+        if n_chars == 0 || n_chars > MAX_QUERY_CHARS {
+            return Err(format!(
+                "query must be a string of 1 to {MAX_QUERY_CHARS} characters that says what is to be done"
+            ));
+        }
+        wanted.limit()?;
+        Ok(wanted)
+    }
+}
+
+impl Wanted {
+    fn limit(&self) -> Result<Option<usize>, String> {
+        match &self.limit {
+            None | Some(Value::Null) => Ok(None),
+            Some(limit) => whole_number(limit).map(Some).ok_or_else(|| {
+                format!("limit must be a whole number from 1 to {MAX_LIMIT}, or left out")
+            }),
+        }
+    }
+}
+
+impl SearchTool {
+    /// Returns the JSON text of the result of a call of the tool that recommends others.
+    pub(super) async fn recommended(
+        &self,
+        asking: &Asking<'_>,
+        arguments: Option<&str>,
+        offer: Result<Arc<Offer>, String>,
+    ) -> String {
+        let wanted = match Wanted::read(arguments) {
+            Ok(wanted) => wanted,
+            Err(problem) => return failure(asking.is_modern, &problem),
+        };
+        let Some(recommender) = &asking.shared.recommender else {
+            return failure(asking.is_modern, "nothing is recommended here");
+        };
+        let offer = match offer {
+            Ok(offer) => offer,
+            Err(reason) => {
+                let problem = format!("nothing can be recommended now: {reason}");
+                return failure(asking.is_modern, &problem);
+            }
+        };
+        let row = asking.caller.row(&asking.shared.recorder).await;
+        let query = wanted.query.trim().to_owned();
+        let (source, at) = (ContextSource::Search, asking.received_at);
+        asking
+            .shared
+            .note_intent(asking.session, source, &query, at);
+        let limit = wanted.limit().unwrap_or_default();
+        let context = wanted.context.unwrap_or_default();
+        let call = RecommendCall {
+            session: Some(row),
+            together: Some(asking.session),
+            is_of_session: true,
+            principal: asking.caller.principal.clone(),
+            query,
+            limit,
+            hindrances: asking.hindrances(&offer),
+            offer,
+            project: Project::new(context.languages.iter().chain(&context.tags)),
+        };
+        match recommender.recommend(call).await {
+            Ok(reply) => {
+                let named = reply.tools.iter().map(|tool| &tool.tool);
+                let now = std::time::Instant::now();
+                (asking.caller.search).found(asking.session, named, None, now);
+                result(asking, &reply.text(), Some(&reply.json().to_string()))
+            }
+            Err(error) => failure(asking.is_modern, &error.to_string()),
+        }
+    }
+}
+
+impl Asking<'_> {
+    /// Returns what of an offer cannot be used now.
+    fn hindrances(&self, offer: &Offer) -> Hindrances {
+        let client = self.caller.client_name();
+        let ask = (self.caller).list_ask(&client, self.session, self.is_modern, self.received_at);
+        self.shared.hindrances(&ask, offer)
+    }
+}
+
+/// Returns the schema of the arguments.
+pub(super) fn input_schema() -> Value {
+    let texts = |description: &str| {
+        json!({
+            "type": "array",
+            "items": {"type": "string", "maxLength": Project::MAX_TAG_CHARS},
+            "maxItems": Project::MAX_TAGS,
+            "description": description,
+        })
+    };
+    json!({
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_QUERY_CHARS,
+                "description": "What you want to do, for example: test the login of a web app",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_LIMIT,
+                "description": "The most tools to recommend",
+            },
+            "context": {
+                "type": "object",
+                "description": "What the project is about",
+                "properties": {
+                    "languages": texts("Its programming languages"),
+                    "tags": texts("Other words for it"),
+                },
+            },
+        },
+        "required": ["query"],
+    })
+}
+
+/// Returns the schema of what comes out.
+pub(super) fn output_schema() -> Value {
+    let share = json!({"type": "number", "minimum": 0, "maximum": 1});
+    let neighbours = json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "support": {"type": "integer", "description": "How often they followed each other"},
+                "share": share,
+            },
+        },
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "quality": {"type": "string", "enum": ["high", "medium", "low"]},
+            "tools": {
+                "type": "array",
+                "description": "The recommended tools, best first",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "description": {"type": "string"},
+                        "score": share,
+                        "factors": {"type": "object", "additionalProperties": share},
+                        "explanation": {"type": "string"},
+                        "before": neighbours,
+                        "after": neighbours,
+                    },
+                    "required": ["name", "score", "factors", "explanation"],
+                },
+            },
+            "left_out": {"type": "array", "items": {"type": "object"}},
+            "notes": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["id", "quality", "tools", "left_out", "notes"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let long = format!(r#"{{"query":"{}"}}"#, "x".repeat(MAX_QUERY_CHARS + 1));
+        for (arguments, named) in [
+            (None, "query"),
+            (Some("[]"), "object"),
+            (Some(r#"{"query":" "}"#), "query must"),
+            (Some(&*long), "query must"),
+            (Some(r#"{"query":"a","limit":0}"#), "limit must"),
+            (Some(r#"{"query":"a","limit":51}"#), "limit must"),
+            (Some(r#"{"query":"a","limit":-1}"#), "limit must"),
+            (Some(r#"{"query":"a","context":{"tags":"x"}}"#), "object"),
+        ] {
+            let error = Wanted::read(arguments).unwrap_err();
+            assert!(error.contains(named), "{arguments:?}: {error}");
+        }
+        let all = r#"{"query":"a","limit":3,"context":{"languages":["rust"]},"more":1}"#;
+        assert_eq!(Wanted::read(Some(all)).unwrap().limit(), Ok(Some(3)));
+        let whole = r#"{"query":"a","limit":5.0}"#;
+        assert_eq!(Wanted::read(Some(whole)).unwrap().limit(), Ok(Some(5)));
+    }
+}

@@ -1,0 +1,116 @@
+//! Why a tool is recommended, in one sentence.
+
+use riglm_domain::recommender::{Factor, Factors, Signals, ToolStanding};
+
+/// From this relevance on, a tool is among the best that there are.
+const FITS_WELL: f64 = 0.8;
+/// From this relevance on, it fits.
+const FITS: f64 = 0.4;
+/// From this much on, the session speaks for a tool.
+const SESSION: f64 = 0.3;
+
+/// Returns the sentence: what of the intent the tool fits, and how it did so far.
+pub(super) fn sentence(
+    signals: &Signals,
+    factors: &Factors,
+    standing: Option<&ToolStanding>,
+    session_share: f64,
+) -> String {
+    let relevance = factors.of(Factor::Relevance);
+    let fit = match relevance {
+        value if value >= FITS_WELL => "fits best what was asked",
+        value if value >= FITS => "fits what was asked",
+        _ => "is near to what was asked",
+    };
+    let named = words(signals);
+    let mut parts = vec![if named.is_empty() {
+        fit.to_owned()
+    } else {
+        format!("{fit} ({})", named.join(", "))
+    }];
+    if session_share >= SESSION {
+        parts.push("goes with what this session does".into());
+    }
+    if let Some(standing) = standing {
+        parts.extend(past(standing));
+    }
+    let mut sentence = parts.join("; ");
+    if let Some(first) = sentence.get(..1).map(str::to_uppercase) {
+        sentence.replace_range(..1, &first);
+    }
+    sentence.push('.');
+    sentence
+}
+
+/// Returns what of the intent names the tool, each word once.
+fn words(signals: &Signals) -> Vec<&str> {
+    let all = [&signals.actions, &signals.domains, &signals.terms];
+    let mut words: Vec<&str> = Vec::new();
+    for word in all.into_iter().flatten() {
+        if !words.contains(&word.as_str()) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// Returns what is to be said of how a tool did so far.
+fn past(standing: &ToolStanding) -> Vec<String> {
+    let mut parts = Vec::new();
+    let endings = standing.endings;
+    if endings.n_ended > 0 {
+        let calls = if endings.n_ended == 1 {
+            "call"
+        } else {
+            "calls"
+        };
+        parts.push(format!(
+            "{} of {} {calls} went well",
+            endings.n_ok, endings.n_ended
+        ));
+    }
+    if let Some((latency, _)) = standing.latency {
+        let ms = latency.as_secs_f64() * 1e3;
+        parts.push(if ms < 1.0 {
+            "answers within a millisecond".into()
+        } else {
+            format!("answers in about {ms:.0} ms")
+        });
+    }
+    if let Some(stars) = standing.mean_stars() {
+        let (n, _) = standing.ratings;
+        parts.push(format!("rated {stars:.1} of 5 by {n}"));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use riglm_domain::recommender::Endings;
+
+    use super::*;
+
+    #[test]
+    fn a_sentence_says_what_fits_and_how_it_went() {
+        let factors = |relevance| Factors::new([relevance, 0.5, 0.5, 0.5, 0.5]);
+        let bare = sentence(&Signals::default(), &factors(0.1), None, 0.0);
+        assert_eq!(bare, "Is near to what was asked.");
+        let standing = ToolStanding {
+            endings: Endings {
+                n_ended: 50,
+                n_ok: 48,
+            },
+            latency: Some((Duration::from_micros(15_300), 48)),
+            ratings: (12, 57.6),
+            ..ToolStanding::default()
+        };
+        let full = sentence(&Signals::default(), &factors(0.9), Some(&standing), 0.5);
+        assert_eq!(
+            full,
+            "Fits best what was asked; goes with what this session does; 48 of 50 calls went well; \
+             answers in about 15 ms; rated 4.8 of 5 by 12."
+        );
+    }
+}

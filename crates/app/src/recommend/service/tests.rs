@@ -1,0 +1,47 @@
+use riglm_domain::feedback::Rating;
+use riglm_domain::principal::Principal;
+
+use super::*;
+use crate::recommend::scene::{NOW, Scene, asked, tool};
+
+/// Returns the sentence on `read_file` in the answer to a query, and whether it was made before.
+async fn explanation(scene: &Scene, query: &str) -> (String, bool) {
+    let session = SessionId::new(NOW, [1; 10]);
+    let call = asked(query, session, CallSession::Connection(session));
+    let reply = scene.recommender.recommend(call).await.unwrap();
+    let mut tools = reply.tools.into_iter();
+    let read_file = tools.find(|one| one.tool == tool("read_file")).unwrap();
+    (read_file.explanation, reply.was_cached)
+}
+
+#[tokio::test]
+async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
+    let scene = Scene::new();
+    let (before, was_cached) = explanation(&scene, "read a file").await;
+    assert!(!was_cached && !before.contains("rated"), "{before}");
+    let rated = scene.recorder.feedback_given(|id, given_at| Feedback {
+        id,
+        principal: Principal::named("bob"),
+        session: None,
+        work_session: None,
+        tool: tool("read_file"),
+        verdict: Verdict::Helpful,
+        rating: Rating::try_from(4_u8).ok(),
+        recommendation: None,
+        invocation: None,
+        given_at,
+        comment: None,
+    });
+    rated.await;
+    scene.clock.advance(Duration::from_mins(2));
+    let (other, was_cached) = explanation(&scene, "write and read a file").await;
+    assert!(
+        !was_cached && other.contains("rated 4.0 of 5 by 1"),
+        "{other}"
+    );
+    let (again, was_cached) = explanation(&scene, "Read a  file").await;
+    assert!(
+        was_cached && again.contains("rated 4.0 of 5 by 1"),
+        "{again}"
+    );
+}

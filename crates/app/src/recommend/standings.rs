@@ -1,0 +1,204 @@
+//! How tools did so far, read from the store now and then.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lru::LruCache;
+use riglm_domain::principal::Principal;
+use riglm_domain::recommender::{Endings, Standings, Successions, ToolStanding, decayed};
+use riglm_domain::tool::ToolRef;
+use riglm_domain::usage::ToolStatistics;
+use riglm_ports::analytics::{FeedbackRepository, StoreError, UsageRepository};
+use riglm_ports::clock::Clock;
+use tokio::sync::watch;
+
+/// After this time what is known is read anew, or tried to be once more.
+const READ_ANEW_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// The ages in days between which uses are told apart.
+const AGES: [u32; 6] = [1, 4, 16, 64, 256, 1_024];
+/// How far back it is counted how calls ended and how long they took, in days.
+const COUNTED_DAYS: u32 = 90;
+/// How many of the newest pieces of feedback are looked at.
+const MAX_FEEDBACK: u32 = 20_000;
+/// How many principals are known at a time.
+const MAX_PRINCIPALS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+
+/// What was recorded. One store is all of them.
+pub trait RecommendStores: UsageRepository + FeedbackRepository {}
+
+impl<T: UsageRepository + FeedbackRepository> RecommendStores for T {}
+
+/// What is known of tools for one principal.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// How they did.
+    pub(super) standings: Standings,
+    /// Which followed which.
+    pub(super) successions: Successions,
+}
+
+/// What is known of tools, for those who asked lately.
+#[derive(Debug)]
+pub(super) struct KnownTools {
+    store: Option<Arc<dyn RecommendStores>>,
+    clock: Arc<dyn Clock>,
+    half_life_days: f64,
+    of: Mutex<LruCache<Principal, Entry>>,
+}
+
+/// What is known for one principal.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    /// What was read last; `None` as long as nothing was.
+    known: Option<Arc<Known>>,
+    /// Whether that is what the last try to read came to.
+    is_whole: bool,
+    /// When the last try began.
+    tried_at: Option<Timestamp>,
+    /// Is closed when the last try is over.
+    reading: Option<watch::Receiver<()>>,
+}
+
+impl KnownTools {
+    pub(super) fn new(
+        store: Option<Arc<dyn RecommendStores>>,
+        clock: Arc<dyn Clock>,
+        half_life_days: f64,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            half_life_days,
+            of: Mutex::new(LruCache::new(MAX_PRINCIPALS)),
+        }
+    }
+
+    /// Returns what is known for a principal, and whether that is all there is: a store that does
+    /// not answer within a quarter of a second, or fails, leaves what was known before. All that ask
+    /// at once wait for the same read.
+    pub(super) async fn of(self: &Arc<Self>, principal: &Principal) -> (Arc<Known>, bool) {
+        const PATIENCE: Duration = Duration::from_millis(250);
+        let Some(store) = &self.store else {
+            return (Arc::default(), true);
+        };
+        if let Some(mut reading) = self.reading(store, principal) {
+            // Nothing is ever sent: it changes when it is closed. Later is not too late.
+            let _ = tokio::time::timeout(PATIENCE, reading.changed()).await;
+        }
+        let entry = self.lock().get(principal).cloned().unwrap_or_default();
+        (entry.known.unwrap_or_default(), entry.is_whole)
+    }
+
+    /// Returns what was read last for a principal, however long ago, without waiting; where nothing is
+    /// remembered, what [`Self::of`] says.
+    pub(super) async fn at_hand(self: &Arc<Self>, principal: &Principal) -> Arc<Known> {
+        let entry = self.lock().get(principal).cloned().unwrap_or_default();
+        if let Some(known) = entry.known {
+            return known;
+        }
+        let (known, _) = self.of(principal).await;
+        known
+    }
+
+    /// Returns the read to wait for: the one that goes on, or one that begins now since the last try is
+    /// too long ago. `None` where it is not.
+    fn reading(
+        self: &Arc<Self>,
+        store: &Arc<dyn RecommendStores>,
+        principal: &Principal,
+    ) -> Option<watch::Receiver<()>> {
+        let now = self.clock.now();
+        let mut of = self.lock();
+        let entry = of.get_or_insert_mut(principal.clone(), Entry::default);
+        let is_open = |reading: &&watch::Receiver<()>| reading.has_changed().is_ok();
+        if let Some(reading) = entry.reading.as_ref().filter(is_open) {
+            return Some(reading.clone());
+        }
+        let is_new = |tried_at: Timestamp| now.duration_since(tried_at) < READ_ANEW_AFTER;
+        if entry.tried_at.is_some_and(is_new) {
+            return None;
+        }
+        let (going_on, reading) = watch::channel(());
+        entry.is_whole = false;
+        entry.tried_at = Some(now);
+        entry.reading = Some(reading.clone());
+        drop(of);
+        let (known_tools, store, whose) = (Arc::clone(self), Arc::clone(store), principal.clone());
+        tokio::spawn(async move {
+            let read = known_tools.read(&*store, &whose, now).await;
+            let read = read.inspect_err(|error| {
+                tracing::warn!("how tools did so far cannot be read: {error}");
+            });
+            known_tools.note(whose, read.ok(), now);
+            drop(going_on);
+        });
+        Some(reading)
+    }
+
+    /// Notes what a try to read came to.
+    fn note(&self, whose: Principal, read: Option<Known>, tried_at: Timestamp) {
+        let mut of = self.lock();
+        let entry = of.get_or_insert_mut(whose, Entry::default);
+        entry.tried_at = Some(tried_at);
+        entry.is_whole = read.is_some();
+        if let Some(known) = read {
+            entry.known = Some(Arc::new(known));
+        }
+    }
+
+    async fn read(
+        &self,
+        store: &dyn RecommendStores,
+        principal: &Principal,
+        now: Timestamp,
+    ) -> Result<Known, StoreError> {
+        let mut of: BTreeMap<ToolRef, ToolStanding> = BTreeMap::new();
+        let mut uses: BTreeMap<ToolRef, Vec<(f64, u64)>> = BTreeMap::new();
+        for days in AGES {
+            for tool in store.frequencies(None, since(now, days)).await? {
+                let known = uses.entry(tool.tool).or_default();
+                known.push((f64::from(days), tool.n_calls));
+            }
+        }
+        for (tool, n_since) in uses {
+            of.entry(tool).or_default().uses = decayed(&n_since, self.half_life_days);
+        }
+        let counted = since(now, COUNTED_DAYS);
+        for statistics in store.statistics(None, None, counted).await? {
+            let standing = of.entry(statistics.tool.clone()).or_default();
+            standing.endings = Endings::from(&statistics);
+            standing.latency = latency(&statistics);
+        }
+        for statistics in store.statistics(Some(principal), None, counted).await? {
+            of.entry(statistics.tool.clone()).or_default().own = Endings::from(&statistics);
+        }
+        for feedback in store.feedback(None, MAX_FEEDBACK).await? {
+            of.entry(feedback.tool.clone()).or_default().rate(&feedback);
+        }
+        let transitions = store.transitions(None, None).await?;
+        Ok(Known {
+            standings: Standings::new(of),
+            successions: Successions::new(&transitions),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<Principal, Entry>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn latency(statistics: &ToolStatistics) -> Option<(Duration, u64)> {
+    let median = statistics.latency.quantile_us(0.5)?;
+    Some((Duration::from_micros(median), statistics.latency.n_calls()))
+}
+
+fn since(now: Timestamp, days: u32) -> Timestamp {
+    let back = SignedDuration::from_hours(24 * i64::from(days));
+    now.checked_sub(back).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests;

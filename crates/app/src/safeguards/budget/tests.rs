@@ -1,0 +1,248 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use riglm_domain::id::ToolName;
+use riglm_ports::fake::WordCounter;
+
+use super::*;
+use crate::safeguards::testing::{Scene, session};
+
+/// Counts the words of a text many times, so that a count is not what was estimated.
+#[derive(Debug)]
+struct Hundredfold;
+
+impl TokenCounter for Hundredfold {
+    fn count(&self, text: &str) -> u64 {
+        WordCounter.count(text) * 100
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<BudgetEvent>>);
+
+impl Observer for Seen {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Budget(event) = event {
+            self.0.lock().unwrap().push(*event);
+        }
+    }
+}
+
+struct Stage {
+    scene: Scene,
+    budgets: Budgets,
+    seen: Arc<Seen>,
+    tool: ToolName,
+}
+
+/// A text that is estimated to have so many tokens, and is too long to be counted.
+fn long(n_tokens: usize) -> String {
+    let text = "x".repeat(n_tokens * 4);
+    assert!(text.len() > 16 << 10);
+    text
+}
+
+impl Stage {
+    fn new(options: BudgetOptions) -> Self {
+        let seen = Arc::new(Seen::default());
+        Self {
+            scene: Scene::new(&[("read", "{}")]),
+            budgets: Budgets::new(options, Arc::new(Hundredfold), seen.clone()),
+            seen,
+            tool: "read".into(),
+        }
+    }
+
+    fn call(&self) -> GuardedCall<'_> {
+        self.scene.call(&self.tool, "")
+    }
+
+    fn used(&self) -> TokenUse {
+        let call = self.call();
+        self.budgets
+            .ledger
+            .accounts()
+            .of(call.together, call.at)
+            .used
+    }
+
+    fn said(&self, call: &GuardedCall<'_>, result: &str) -> Option<String> {
+        self.budgets.ended(call, result).map(|notice| notice.text)
+    }
+
+    fn events(&self) -> Vec<BudgetEvent> {
+        self.seen.0.lock().unwrap().clone()
+    }
+}
+
+fn plan(tokens: u64) -> BudgetPlan {
+    BudgetPlan {
+        tokens: NonZeroU64::new(tokens),
+        ..BudgetPlan::default()
+    }
+}
+
+fn options(plan: BudgetPlan) -> BudgetOptions {
+    BudgetOptions {
+        plan,
+        profiles: HashMap::new(),
+    }
+}
+
+#[test]
+fn each_state_is_said_once_and_observed() {
+    let stage = Stage::new(options(plan(100_000)));
+    let call = stage.call();
+    assert_eq!(stage.said(&call, &long(49_999)), None);
+    let status = stage.said(&call, "1234").unwrap();
+    assert!(status.starts_with("Token budget: 50 % used, 50000 of 100000"));
+    assert_eq!(stage.said(&call, "1234"), None);
+    assert!(
+        stage
+            .said(&call, &long(20_000))
+            .unwrap()
+            .contains("ask the user")
+    );
+    assert!(
+        stage
+            .said(&call, &long(20_000))
+            .unwrap()
+            .contains("Stop calling")
+    );
+    assert_eq!(stage.budgets.admit(&call), Ok(()), "it is only said");
+    let entered = [BudgetState::Status, BudgetState::Suggest, BudgetState::Stop];
+    assert_eq!(
+        stage.events(),
+        entered.map(|state| BudgetEvent::Entered { state })
+    );
+}
+
+#[test]
+fn calls_are_refused_once_the_budget_is_used_up_where_that_is_wanted() {
+    let refusing = BudgetPlan {
+        on_exhausted: OnExhausted::Refuse,
+        ..plan(100_000)
+    };
+    let stage = Stage::new(options(refusing));
+    let call = stage.call();
+    stage.said(&call, &long(89_999));
+    assert_eq!(stage.budgets.admit(&call), Ok(()));
+    stage.said(&call, "1234");
+    let refusal = stage.budgets.admit(&call).unwrap_err();
+    assert!(
+        refusal
+            .text
+            .starts_with("This call was not made. Token budget: 90 % used"),
+        "{}",
+        refusal.text
+    );
+    // What is refused uses nothing, and another work session has a budget of its own.
+    assert_eq!(stage.used().total(), 90_000);
+    let other = GuardedCall {
+        together: session(2),
+        ..call
+    };
+    assert_eq!(stage.budgets.admit(&other), Ok(()));
+    assert_eq!(stage.events().last(), Some(&BudgetEvent::Refused));
+}
+
+#[test]
+fn definitions_arguments_and_results_count() {
+    let stage = Stage::new(options(plan(1_000_000)));
+    let arguments = long(5_000);
+    let call = stage.scene.call(&stage.tool, &arguments);
+    for n in [7_000, 7_000, 8_000] {
+        let list = format!(r#"{{"ttlMs":{n},"tools":["{}"]}}"#, long(n));
+        let said = (None, None);
+        // The first one is shown once more, and counts once.
+        stage.budgets.listed(call.together, said, &list, call.at);
+    }
+    stage.budgets.admit(&call).unwrap();
+    stage.said(&call, &long(6_000));
+    let used = TokenUse {
+        definitions: 15_002,
+        arguments: 5_000,
+        results: 6_000,
+    };
+    assert_eq!(stage.used(), used);
+}
+
+#[test]
+fn what_was_counted_takes_the_place_of_the_estimate() {
+    let stage = Stage::new(options(plan(10_000)));
+    let call = stage.scene.call(&stage.tool, "three words here");
+    stage.budgets.admit(&call).unwrap();
+    stage.said(&call, "two words");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while stage.used().total() != 500 {
+        assert!(Instant::now() < deadline, "{:?}", stage.used());
+        std::thread::yield_now();
+    }
+    assert_eq!((stage.used().arguments, stage.used().results), (300, 200));
+}
+
+#[test]
+fn without_a_budget_there_is_nothing_to_say_until_the_client_says_one() {
+    let stage = Stage::new(BudgetOptions::default());
+    let call = stage.call();
+    assert_eq!(stage.said(&call, &long(60_000)), None);
+    let hinted = GuardedCall {
+        token_budget: Some(100_000),
+        ..call
+    };
+    stage.budgets.admit(&hinted).unwrap();
+    // What was used before counts, and the next request need not say it again.
+    let said = stage.said(&call, "").unwrap();
+    assert!(said.contains("60000 of 100000"), "{said}");
+}
+
+#[test]
+fn a_client_lowers_the_budget_and_raises_it_only_where_it_may() {
+    for (may_raise, budget) in [(false, 50_000), (true, 500_000)] {
+        let stage = Stage::new(options(BudgetPlan {
+            client_may_raise: may_raise,
+            ..plan(50_000)
+        }));
+        let call = GuardedCall {
+            token_budget: Some(500_000),
+            ..stage.call()
+        };
+        stage.budgets.admit(&call).unwrap();
+        let said = stage.said(&call, &long(300_000)).unwrap();
+        assert!(said.contains(&format!("of {budget} tokens")), "{said}");
+    }
+    let stage = Stage::new(options(plan(500_000)));
+    let together = stage.call().together;
+    let list = format!(r#"{{"tools":["{}"]}}"#, long(5_999));
+    let at = stage.call().at;
+    (stage.budgets).listed(together, (None, Some(10_000)), &list, at);
+    assert!(
+        stage
+            .said(&stage.call(), "")
+            .unwrap()
+            .contains("6000 of 10000")
+    );
+}
+
+#[test]
+fn a_profile_has_a_budget_of_its_own() {
+    let off = BudgetPlan {
+        is_enabled: false,
+        ..plan(10)
+    };
+    let profiles = [("small", plan(10_000)), ("off", off)];
+    let stage = Stage::new(BudgetOptions {
+        plan: plan(1_000_000),
+        profiles: profiles.map(|(name, plan)| (name.into(), plan)).into(),
+    });
+    let under = |n, profile| GuardedCall {
+        together: session(n),
+        profile,
+        ..stage.call()
+    };
+    let result = long(6_000);
+    assert_eq!(stage.said(&under(1, None), &result), None);
+    assert_eq!(stage.said(&under(2, Some("other")), &result), None);
+    assert_eq!(stage.said(&under(3, Some("off")), &result), None);
+    assert!(stage.said(&under(4, Some("small")), &result).is_some());
+}

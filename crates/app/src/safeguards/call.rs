@@ -1,0 +1,90 @@
+//! A call as the safeguards see it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::intent::StatedIntent;
+use riglm_domain::invocation::CallSession;
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::principal::Principal;
+use riglm_domain::tool::ToolRef;
+
+use crate::search::{Offer, OfferedTool};
+
+/// What a tool of the proxy itself is to the safeguards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnKind {
+    /// It finds tools.
+    Search,
+    /// It says what is being done from now on.
+    Context,
+    /// Anything else.
+    Other,
+}
+
+/// A call on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuardedCall<'a> {
+    /// What it belongs to.
+    pub(crate) together: CallSession,
+    /// Who calls.
+    pub(crate) principal: &'a Principal,
+    /// Keyed hash of the client, as in its session, where what it may call depends on it.
+    pub(crate) client_hash: Option<KeyedHash>,
+    /// What the client itself said of what is being done, likewise.
+    pub(crate) stated: Option<&'a StatedIntent>,
+    /// The profile under which the client is connected.
+    pub(crate) profile: Option<&'a str>,
+    /// The upstream of the tool; `None` for a tool of the proxy itself.
+    pub(crate) upstream: Option<&'a UpstreamName>,
+    /// Equal as long as the upstream is reached in the same way, with the same credentials.
+    pub(crate) fingerprint: &'a str,
+    /// The tool, by the name that its upstream knows.
+    pub(crate) tool: &'a ToolName,
+    /// What it is, where it is a tool of the proxy itself.
+    pub(crate) own: Option<OwnKind>,
+    /// The JSON text of its arguments.
+    pub(crate) arguments: Option<&'a str>,
+    /// The client wants a task for an answer, whose result it asks for later.
+    pub(crate) is_task: bool,
+    /// The most tokens that the client wants its work to have, as the request says.
+    pub(crate) token_budget: Option<u64>,
+    /// What the session could call, as far as that is known.
+    pub(crate) offer: Option<&'a Arc<Offer>>,
+    /// The moment.
+    pub(crate) now: Timestamp,
+    /// The same, where only the time between two moments counts.
+    pub(crate) at: Instant,
+}
+
+impl GuardedCall<'_> {
+    /// Returns the moment at which it is answered, which is now: its work session was not silent while
+    /// it was under way.
+    pub(super) fn ended_at(&self) -> Instant {
+        Instant::now().max(self.at)
+    }
+
+    /// Returns the tool as the session was offered it.
+    pub(crate) fn offered(&self) -> Option<&OfferedTool> {
+        let offer = self.offer?;
+        let tool = ToolRef {
+            upstream: self.upstream?.clone(),
+            tool: self.tool.clone(),
+        };
+        offer.tools().get(offer.position_of(&tool)?)
+    }
+
+    /// Returns whether one of the patterns fits the tool, by its own name or the one that the client
+    /// knows.
+    pub(crate) fn is_one_of(&self, patterns: &[NamePattern]) -> bool {
+        let fits = |name: &ToolName| patterns.iter().any(|pattern| pattern.matches(name));
+        !patterns.is_empty()
+            && (fits(self.tool)
+                || self.offered().is_some_and(|offered| {
+                    offered.name != self.tool.as_str() && fits(&ToolName::from(&*offered.name))
+                }))
+    }
+}

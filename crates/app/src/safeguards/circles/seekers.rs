@@ -1,0 +1,71 @@
+//! Which upstream tools search, by what they say of themselves.
+
+use riglm_domain::edit::member;
+use riglm_domain::scan::members;
+
+/// The names of parameters that a query is given as, in lower case, without `_` and `-`.
+const QUERY_NAMES: [&str; 10] = [
+    "query",
+    "q",
+    "search",
+    "searchquery",
+    "searchterm",
+    "searchterms",
+    "searchtext",
+    "keyword",
+    "keywords",
+    "querytext",
+];
+
+/// Returns whether a tool with this definition, which is JSON text, says that it searches: it only
+/// reads (`readOnlyHint`) and takes a query.
+///
+/// `openWorldHint` does not tell: it is true unless a server says otherwise, and a tool that reads one
+/// page of the web has it as well. A parameter for a query is what all tools that search have in
+/// common, and hardly any other.
+pub(super) fn is_seeker(definition: &str) -> bool {
+    let annotations = member(definition, "annotations");
+    let is_reading = annotations.and_then(|of| member(of, "readOnlyHint")) == Some("true");
+    is_reading && {
+        let schema = member(definition, "inputSchema");
+        let properties = schema.and_then(|schema| member(schema, "properties"));
+        let mut properties = members(properties.unwrap_or_default());
+        properties.any(|(name, _)| is_query(&name))
+    }
+}
+
+/// Returns whether a parameter of this name is a query.
+pub(super) fn is_query(name: &str) -> bool {
+    let plain = name.chars().filter(|it| !matches!(it, '_' | '-'));
+    let plain: String = plain.flat_map(char::to_lowercase).collect();
+    QUERY_NAMES.contains(&&*plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(annotations: &str, properties: &str) -> bool {
+        is_seeker(&format!(
+            r#"{{"name":"t","inputSchema":{{"properties":{{{properties}}}}},"annotations":{annotations}}}"#
+        ))
+    }
+
+    #[test]
+    fn a_tool_that_only_reads_and_takes_a_query_searches() {
+        let reads = r#"{"readOnlyHint":true}"#;
+        for name in ["query", "q", "search_query", "Keywords", "searchTerm"] {
+            assert!(
+                tool(reads, &format!(r#""limit":{{}},"{name}":{{}}"#)),
+                "{name}"
+            );
+        }
+        for name in ["url", "id", "sql_query_plan", "question"] {
+            assert!(!tool(reads, &format!(r#""{name}":{{}}"#)), "{name}");
+        }
+        for annotations in ["{}", r#"{"readOnlyHint":false,"openWorldHint":true}"#, "7"] {
+            assert!(!tool(annotations, r#""query":{}"#), "{annotations}");
+        }
+        assert!(!is_seeker("{}") && !is_seeker("") && !tool(reads, ""));
+    }
+}

@@ -1,0 +1,340 @@
+//! How often tools may be called, how many calls may run at the same time, and how many may be made
+//! before it is said anew what is being done.
+//!
+//! A call that is over a limit is not passed on; the model is told which limit it is, when to try again,
+//! and which similar tool is free. All of it is in memory: limits begin anew with the process, and each
+//! process that shares a database has its own.
+
+mod closed;
+mod held;
+mod permit;
+mod similar;
+mod state;
+mod unmatched;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::invocation::CallSession;
+use riglm_domain::naming::prefixed;
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::principal::Principal;
+use riglm_domain::safeguard::limiter::{LimitScope, Rate, TokenBucket, peek_all, take_all};
+use riglm_domain::tool::ToolRef;
+use riglm_ports::observer::{Event, Observer};
+
+use self::closed::Closed;
+use self::held::Held;
+use self::state::{PlaceKey, State};
+pub(super) use self::unmatched::Unmatched;
+use super::{GuardedCall, OwnKind, Refusal};
+use crate::filtering::Lists;
+use crate::search::{Offer, OfferedTool, ToolSearch};
+
+pub(crate) use self::held::whole_seconds;
+pub(crate) use self::permit::LimitPermit;
+
+/// A limit of calls of some tools, which they share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitRule {
+    /// The tools: patterns that are compared with the name that the upstream knows, with that of the
+    /// upstream in front, and with the one that the client is offered.
+    pub tools: Vec<NamePattern>,
+    /// How often they may be called.
+    pub rate: Option<Rate>,
+    /// How many calls of them may run at the same time, at least 1.
+    pub max_concurrent: Option<usize>,
+    /// Who shares the limit.
+    pub scope: LimitScope,
+}
+
+/// The limits that the operator wants.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LimitOptions {
+    /// The limits of some tools.
+    pub rules: Vec<LimitRule>,
+    /// How many calls of the tools of one upstream may run at the same time, whichever upstream it is,
+    /// at least 1.
+    pub max_concurrent: Option<usize>,
+    /// How many calls a work session may make before it says anew what is being done, at least 1.
+    pub max_calls_per_context: Option<usize>,
+    /// The names of the tools by which it is said what is being done.
+    pub context_tools: Vec<String>,
+    /// The names of all tools of the proxy itself.
+    pub own_tools: Vec<ToolName>,
+}
+
+impl LimitOptions {
+    /// Returns whether nothing is limited.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.rules.is_empty()
+            && self.max_concurrent.is_none()
+            && self.max_calls_per_context.is_none()
+    }
+}
+
+/// What a limiter is made of.
+#[derive(Debug)]
+pub struct LimiterParts {
+    /// The limits.
+    pub options: LimitOptions,
+    /// Finds similar tools; `None` where nothing is searched.
+    pub search: Option<Arc<ToolSearch>>,
+    /// Knows what the operator hides; `None` where lists are not chosen as a whole.
+    pub lists: Option<Arc<Lists>>,
+    /// Is told of what is held back.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// Holds back calls that are over a limit.
+#[derive(Debug)]
+pub struct Limiter {
+    options: LimitOptions,
+    search: Option<Arc<ToolSearch>>,
+    lists: Option<Arc<Lists>>,
+    observer: Arc<dyn Observer>,
+    state: Arc<Mutex<State>>,
+    unmatched: Unmatched,
+}
+
+/// Whose limits are meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whose<'a> {
+    pub(crate) together: CallSession,
+    pub(crate) principal: &'a Principal,
+}
+
+/// The names of a tool that patterns are compared with: the one that its upstream knows, the one with
+/// the name of the upstream in front, and the one that the client was offered.
+///
+/// The second one is compared although a client may know the tool by another: a limit must not begin
+/// with the first list that a client asks for.
+struct Names {
+    own: ToolName,
+    prefixed: Option<ToolName>,
+    offered: Option<ToolName>,
+}
+
+impl Names {
+    fn new(upstream: Option<&UpstreamName>, own: &ToolName, offered: Option<&str>) -> Self {
+        let prefixed = upstream.map(|upstream| prefixed(upstream, own.as_str()));
+        let is_other = |name: &&str| *name != own.as_str() && Some(*name) != prefixed.as_deref();
+        Self {
+            offered: offered.filter(is_other).map(ToolName::from),
+            prefixed: prefixed.as_deref().map(ToolName::from),
+            own: own.clone(),
+        }
+    }
+
+    fn of_offered(tool: &OfferedTool) -> Self {
+        Self::new(Some(&tool.tool.upstream), &tool.tool.tool, Some(&tool.name))
+    }
+
+    fn fit(&self, pattern: &NamePattern) -> bool {
+        let others = [&self.prefixed, &self.offered];
+        pattern.matches(&self.own)
+            || (others.into_iter().flatten()).any(|name| pattern.matches(name))
+    }
+}
+
+impl LimitRule {
+    fn is_of(&self, names: &Names) -> bool {
+        self.tools.iter().any(|pattern| names.fit(pattern))
+    }
+}
+
+impl Limiter {
+    /// Returns a limiter of these parts; `None` where nothing is limited.
+    #[must_use]
+    pub fn new(parts: LimiterParts) -> Option<Self> {
+        let state = State::new(parts.options.rules.len());
+        (!parts.options.is_none()).then(|| Self {
+            unmatched: Unmatched::new(&parts.options),
+            options: parts.options,
+            search: parts.search,
+            lists: parts.lists,
+            observer: parts.observer,
+            state: Arc::new(Mutex::new(state)),
+        })
+    }
+
+    /// Decides whether a call is passed on. What is returned is to be kept until the call came to its
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the model is told of a call that is over a limit.
+    pub(crate) fn admit(&self, call: &GuardedCall<'_>) -> Result<LimitPermit, Refusal> {
+        let matching = self.matching(call);
+        let held = match self.taken(call, &matching) {
+            Ok(permit) => return Ok(permit),
+            Err(held) => held,
+        };
+        self.observer.observe(&Event::CallLimited {
+            limit: held.limit(),
+            scope: held.scope(),
+        });
+        // There is no other tool for who has to say first what it is doing.
+        let similar = match &held {
+            Held::Context { .. } => Vec::new(),
+            Held::Rate { .. } | Held::Concurrent { .. } => self.similar(call),
+        };
+        Err(Refusal {
+            text: held.text(&similar),
+        })
+    }
+
+    /// Returns what is to be kept of a call that goes on although it was counted when it came first.
+    pub(crate) fn admit_again(&self, call: &GuardedCall<'_>) -> LimitPermit {
+        let matching = self.matching(call);
+        let places: Vec<PlaceKey> = self.places(call, &matching).map(|(key, _)| key).collect();
+        self.state().occupy(&places);
+        LimitPermit::new(&self.state, places)
+    }
+
+    /// Takes note of a call that was answered.
+    pub(crate) fn ended(&self, call: &GuardedCall<'_>, is_error: bool) {
+        let says_context = matches!(call.own, Some(OwnKind::Search | OwnKind::Context));
+        if says_context && !is_error {
+            self.state().context_given(call.together);
+        }
+    }
+
+    /// Takes note of tools that an upstream lists; `is_last` says that there are no more of it.
+    pub(crate) fn listed(
+        &self,
+        upstream: &UpstreamName,
+        tools: &[ToolName],
+        (is_last, n_upstreams): (bool, usize),
+    ) {
+        self.unmatched
+            .listed(upstream, tools, (is_last, n_upstreams));
+    }
+
+    /// Returns which tools of an offer are held back now by how often they were called, and for how
+    /// long.
+    pub(crate) fn hindered(
+        &self,
+        offer: &Offer,
+        whose: Whose<'_>,
+        at: Instant,
+    ) -> HashMap<ToolRef, Duration> {
+        let closed = self.closed(whose, at);
+        if !closed.has_rates() {
+            return HashMap::new();
+        }
+        let tools = offer.tools().iter();
+        let hindered = tools.filter_map(|tool| {
+            let wait = closed.wait_of(&Names::of_offered(tool))?;
+            Some((tool.tool.clone(), wait))
+        });
+        hindered.collect()
+    }
+
+    /// Returns the positions of the rules that a call has to pass, ascending.
+    fn matching(&self, call: &GuardedCall<'_>) -> Vec<usize> {
+        if self.options.rules.is_empty() {
+            return Vec::new();
+        }
+        let names = names_of(call);
+        let rules = self.options.rules.iter().enumerate();
+        let matching = rules.filter(|(_, rule)| rule.is_of(&names));
+        matching.map(|(place, _)| place).collect()
+    }
+
+    /// Returns the places that a call takes while it runs, and how many there are of each kind.
+    fn places<'a>(
+        &'a self,
+        call: &'a GuardedCall<'_>,
+        matching: &'a [usize],
+    ) -> impl Iterator<Item = (PlaceKey, usize)> {
+        let of_upstream = call.upstream.zip(self.options.max_concurrent);
+        let of_upstream =
+            of_upstream.map(|(upstream, max)| (PlaceKey::Upstream(upstream.clone()), max));
+        let of_rules = matching.iter().filter_map(|place| {
+            let rule = self.options.rules.get(*place)?;
+            let whose = call.whose().key(rule.scope);
+            Some((PlaceKey::Rule(*place, whose), rule.max_concurrent?))
+        });
+        of_upstream.into_iter().chain(of_rules)
+    }
+
+    /// Takes all that a call needs, or nothing.
+    fn taken(&self, call: &GuardedCall<'_>, matching: &[usize]) -> Result<LimitPermit, Held> {
+        let rules = &self.options.rules;
+        let places: Vec<(PlaceKey, usize)> = self.places(call, matching).collect();
+        let mut state = self.state();
+        let at = state.later(call.at);
+        let counts = call.own.is_none();
+        if let Some(max) = self.options.max_calls_per_context.filter(|_| counts)
+            && state.n_since_context(call.together) >= max
+        {
+            return Err(Held::Context {
+                max,
+                tools: self.options.context_tools.clone(),
+            });
+        }
+        let limited: Vec<(usize, Rate)> = (matching.iter())
+            .filter_map(|place| Some((*place, rules.get(*place)?.rate?)))
+            .collect();
+        for (place, rate) in &limited {
+            state.make_bucket(*place, call.whose().key(rules[*place].scope), *rate);
+        }
+        let is_full = |state: &State| {
+            let mut places = places.iter();
+            places
+                .find(|(key, max)| state.n_running(key) >= *max)
+                .cloned()
+        };
+        let full = is_full(&state);
+        let keys = |place: usize| call.whose().key(rules[place].scope);
+        let mut buckets: Vec<&mut TokenBucket> = state.buckets_of(&limited, keys);
+        if let Some(blocked) = peek_all(&mut buckets, at) {
+            let place = limited.get(blocked.bucket).map_or(0, |(place, _)| *place);
+            return Err(Held::rate(&rules[place], blocked.wait));
+        }
+        if let Some((key, max)) = full {
+            return Err(Held::concurrent(&key, max, rules));
+        }
+        // Each was just seen to have a token.
+        let _ = take_all(&mut buckets, at);
+        if counts && self.options.max_calls_per_context.is_some() {
+            state.called(call.together);
+        }
+        let places: Vec<PlaceKey> = places.into_iter().map(|(key, _)| key).collect();
+        state.occupy(&places);
+        drop(state);
+        Ok(LimitPermit::new(&self.state, places))
+    }
+
+    /// Returns what is over a limit now.
+    fn closed(&self, whose: Whose<'_>, at: Instant) -> Closed<'_> {
+        let mut state = self.state();
+        let at = state.later(at);
+        Closed::new(&self.options, &mut state, whose, at)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn names_of(call: &GuardedCall<'_>) -> Names {
+    let offered = call.offered().map(|tool| tool.name.as_str());
+    Names::new(call.upstream, call.tool, offered)
+}
+
+impl<'a> GuardedCall<'a> {
+    fn whose(&self) -> Whose<'a> {
+        Whose {
+            together: self.together,
+            principal: self.principal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! Limits by calls whose moments are given.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use riglm_domain::id::SessionId;
+use riglm_ports::observer::Unobserved;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+pub(super) fn rule(tools: &[&str]) -> LimitRule {
+    LimitRule {
+        tools: tools.iter().map(|text| NamePattern::new(text)).collect(),
+        rate: None,
+        max_concurrent: None,
+        scope: LimitScope::Session,
+    }
+}
+
+fn rated(tools: &[&str], calls: u32, secs: u64, scope: LimitScope) -> LimitRule {
+    LimitRule {
+        rate: Rate::new(calls, Duration::from_secs(secs)).ok(),
+        scope,
+        ..rule(tools)
+    }
+}
+
+fn upstream() -> UpstreamName {
+    UpstreamName::parse("notes").unwrap()
+}
+
+pub(super) fn offer(names: &[&str]) -> Arc<Offer> {
+    let tools = names.iter().map(|name| OfferedTool {
+        name: format!("notes__{name}"),
+        tool: ToolRef {
+            upstream: upstream(),
+            tool: (*name).into(),
+        },
+        definition: "{}".into(),
+        is_hidden: false,
+    });
+    Arc::new(Offer::new(tools.collect(), Vec::new()))
+}
+
+fn limiter(options: LimitOptions) -> Limiter {
+    let parts = LimiterParts {
+        options,
+        search: None,
+        lists: None,
+        observer: Arc::new(Unobserved),
+    };
+    Limiter::new(parts).unwrap()
+}
+
+fn of_rules(rules: Vec<LimitRule>) -> Limiter {
+    limiter(LimitOptions {
+        rules,
+        ..LimitOptions::default()
+    })
+}
+
+/// Who calls, and when.
+struct Scene {
+    limiter: Limiter,
+    start: Instant,
+    offer: Arc<Offer>,
+}
+
+impl Scene {
+    fn new(limiter: Limiter) -> Self {
+        Self {
+            limiter,
+            start: Instant::now(),
+            offer: offer(&["find", "find_all", "list"]),
+        }
+    }
+
+    fn with<T>(
+        &self,
+        (session, principal): (u8, &str),
+        tool: &str,
+        after: Duration,
+        then: impl FnOnce(&GuardedCall<'_>) -> T,
+    ) -> T {
+        let upstream = upstream();
+        then(&GuardedCall {
+            together: over(session),
+            principal: &Principal::named(principal),
+            client_hash: None,
+            stated: None,
+            profile: None,
+            upstream: Some(&upstream),
+            fingerprint: "",
+            tool: &tool.into(),
+            own: None,
+            arguments: None,
+            is_task: false,
+            token_budget: None,
+            offer: Some(&self.offer),
+            now: Timestamp::UNIX_EPOCH,
+            at: self.start + after,
+        })
+    }
+
+    fn call_after(
+        &self,
+        who: (u8, &str),
+        tool: &str,
+        after: Duration,
+    ) -> Result<LimitPermit, String> {
+        self.with(who, tool, after, |call| {
+            self.limiter.admit(call).map_err(|refusal| refusal.text)
+        })
+    }
+
+    fn call(&self, who: (u8, &str), tool: &str, secs: f64) -> Result<LimitPermit, String> {
+        self.call_after(who, tool, Duration::from_secs_f64(secs))
+    }
+
+    /// Returns whether a call is admitted that ends at once.
+    fn passes(&self, who: (u8, &str), tool: &str, secs: f64) -> bool {
+        self.call(who, tool, secs).is_ok()
+    }
+}
+
+fn over(n: u8) -> CallSession {
+    CallSession::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [n; 10]))
+}
+
+const ANN: (u8, &str) = (1, "ann");
+const ANN_AGAIN: (u8, &str) = (2, "ann");
+const BOB: (u8, &str) = (3, "bob");
+
+#[test]
+fn tools_of_a_rule_share_its_calls_and_others_are_free() {
+    let scene = Scene::new(of_rules(vec![rated(
+        &["find*"],
+        2,
+        60,
+        LimitScope::Session,
+    )]));
+    assert!(scene.passes(ANN, "find", 0.0) && scene.passes(ANN, "find_all", 10.0));
+    let refused = scene.call(ANN, "find", 20.5).unwrap_err();
+    assert!(refused.contains("Try again in 40 s"), "{refused}");
+    assert!(scene.passes(ANN, "list", 20.5));
+    assert!(!scene.passes(ANN, "find_all", 59.9) && scene.passes(ANN, "find_all", 60.0));
+}
+
+#[test]
+fn a_limit_is_shared_by_those_of_its_scope() {
+    for (scope, of_same, of_other) in [
+        (LimitScope::Session, true, true),
+        (LimitScope::Principal, false, true),
+        (LimitScope::Global, false, false),
+    ] {
+        let scene = Scene::new(of_rules(vec![rated(&["*"], 1, 60, scope)]));
+        assert!(scene.passes(ANN, "find", 0.0));
+        assert!(!scene.passes(ANN, "find", 1.0));
+        assert_eq!(scene.passes(ANN_AGAIN, "find", 1.0), of_same, "{scope:?}");
+        assert_eq!(scene.passes(BOB, "find", 1.0), of_other, "{scope:?}");
+    }
+}
+
+#[test]
+fn a_call_that_one_rule_refuses_counts_for_no_other() {
+    let rules = vec![
+        rated(&["*"], 3, 60, LimitScope::Session),
+        rated(&["find"], 1, 60, LimitScope::Session),
+    ];
+    let scene = Scene::new(of_rules(rules));
+    assert!(scene.passes(ANN, "find", 0.0));
+    for _ in 0..5 {
+        assert!(!scene.passes(ANN, "find", 1.0));
+    }
+    assert!(scene.passes(ANN, "list", 1.0) && scene.passes(ANN, "list", 1.0));
+    assert!(!scene.passes(ANN, "list", 1.0));
+}
+
+#[test]
+fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
+    let mut scene = Scene::new(of_rules(vec![rated(
+        &["notes__*"],
+        1,
+        60,
+        LimitScope::Session,
+    )]));
+    scene.offer = offer(&[]);
+    assert!(scene.passes(ANN, "unlisted", 0.0) && !scene.passes(ANN, "unlisted", 0.0));
+}
+
+#[test]
+fn places_are_given_up_when_a_call_ends() {
+    let rules = vec![LimitRule {
+        max_concurrent: Some(2),
+        scope: LimitScope::Principal,
+        ..rule(&["find*"])
+    }];
+    let scene = Scene::new(of_rules(rules));
+    let first = scene.call(ANN, "find", 0.0).unwrap();
+    let second = scene.call(ANN_AGAIN, "find_all", 0.0).unwrap();
+    let refused = scene.call(ANN, "find", 0.0).unwrap_err();
+    assert!(
+        refused.contains("2 calls of tools like find* may run at the same time"),
+        "{refused}"
+    );
+    assert!(scene.passes(BOB, "find", 0.0) && scene.passes(ANN, "list", 0.0));
+    drop(first);
+    let third = scene.call(ANN, "find", 0.0).unwrap();
+    assert!(!scene.passes(ANN, "find", 0.0));
+    drop((second, third));
+    assert_eq!(scene.limiter.state().n_keys(), 0, "nothing is left of it");
+}
+
+#[test]
+fn calls_at_one_upstream_are_limited_together() {
+    let scene = Scene::new(limiter(LimitOptions {
+        max_concurrent: Some(1),
+        ..LimitOptions::default()
+    }));
+    let running = scene.call(ANN, "find", 0.0).unwrap();
+    let refused = scene.call(BOB, "list", 0.0).unwrap_err();
+    assert!(
+        refused.contains("1 call of the tools of this server"),
+        "{refused}"
+    );
+    drop(running);
+    assert!(scene.passes(BOB, "list", 0.0));
+}
+
+#[test]
+fn a_call_without_a_place_takes_no_token() {
+    let rules = vec![LimitRule {
+        max_concurrent: Some(1),
+        ..rated(&["find"], 2, 60, LimitScope::Session)
+    }];
+    let scene = Scene::new(of_rules(rules));
+    let running = scene.call(ANN, "find", 0.0).unwrap();
+    assert!(!scene.passes(ANN, "find", 0.0) && !scene.passes(ANN, "find", 0.0));
+    drop(running);
+    assert!(scene.passes(ANN, "find", 0.0) && !scene.passes(ANN, "find", 0.0));
+}
+
+#[test]
+fn a_call_that_goes_on_has_its_place_and_takes_no_token() {
+    let rules = vec![LimitRule {
+        max_concurrent: Some(1),
+        ..rated(&["find"], 2, 60, LimitScope::Session)
+    }];
+    let scene = Scene::new(of_rules(rules));
+    drop(scene.call(ANN, "find", 0.0));
+    let again = scene.with(ANN, "find", Duration::ZERO, |call| {
+        scene.limiter.admit_again(call)
+    });
+    assert!(!scene.passes(ANN, "find", 0.0));
+    drop(again);
+    assert!(scene.passes(ANN, "find", 0.0));
+}
+
+#[test]
+fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
+    let scene = Scene::new(limiter(LimitOptions {
+        max_calls_per_context: Some(2),
+        context_tools: vec!["set_context".into(), "search_tools".into()],
+        ..LimitOptions::default()
+    }));
+    let said = |who, own, is_error| {
+        scene.with(who, "search_tools", Duration::ZERO, |call| {
+            let call = GuardedCall {
+                own: Some(own),
+                upstream: None,
+                ..*call
+            };
+            assert!(scene.limiter.admit(&call).is_ok(), "it is always possible");
+            scene.limiter.ended(&call, is_error);
+        });
+    };
+    for own in [OwnKind::Search, OwnKind::Context] {
+        assert!(scene.passes(ANN, "find", 0.0) && scene.passes(ANN, "list", 0.0));
+        let refused = scene.call(ANN, "list", 9e3).unwrap_err();
+        assert!(
+            refused.contains("set_context or search_tools first"),
+            "{refused}"
+        );
+        assert!(scene.passes(ANN_AGAIN, "find", 0.0), "{own:?}");
+        said(BOB, own, false);
+        said(ANN, own, true);
+        said(ANN, OwnKind::Other, false);
+        assert!(!scene.passes(ANN, "list", 9e3));
+        said(ANN, own, false);
+        said(ANN_AGAIN, own, false);
+    }
+}
+
+#[test]
+fn what_is_held_back_is_known_with_its_wait() {
+    let rules = vec![
+        rated(&["find*"], 1, 60, LimitScope::Session),
+        rated(&["find_all"], 1, 90, LimitScope::Session),
+    ];
+    let scene = Scene::new(of_rules(rules));
+    let hindered = |(session, principal): (u8, &str), secs: u64| {
+        let whose = Whose {
+            together: over(session),
+            principal: &Principal::named(principal),
+        };
+        let at = scene.start + Duration::from_secs(secs);
+        let hindered = scene.limiter.hindered(&scene.offer, whose, at);
+        let mut hindered: Vec<(String, u64)> = hindered
+            .into_iter()
+            .map(|(tool, wait)| (tool.tool.as_str().to_owned(), wait.as_secs()))
+            .collect();
+        hindered.sort();
+        hindered
+    };
+    assert_eq!(hindered(ANN, 0), []);
+    assert!(scene.passes(ANN, "find_all", 0.0));
+    let all = |find, find_all| [("find".to_owned(), find), ("find_all".to_owned(), find_all)];
+    assert_eq!(hindered(ANN, 10), all(50, 80));
+    assert_eq!(hindered(BOB, 10), []);
+    assert_eq!(hindered(ANN, 60), all(0, 30)[1..]);
+    assert_eq!(hindered(ANN, 90), []);
+}
+
+#[test]
+fn similar_tools_are_named_that_are_free() {
+    let rules = vec![
+        rated(&["find_note"], 1, 60, LimitScope::Session),
+        rated(&["find_notes"], 1, 60, LimitScope::Session),
+    ];
+    let mut scene = Scene::new(of_rules(rules));
+    let names = [
+        "find_note",
+        "find_notes",
+        "find_a_note",
+        "find_some_note",
+        "find_note_2",
+        "pay",
+    ];
+    scene.offer = offer(&names);
+    assert!(scene.passes(ANN, "find_notes", 0.0) && scene.passes(ANN, "find_note", 0.0));
+    let refused = scene.call(ANN, "find_note", 0.0).unwrap_err();
+    let (_, similar) = refused
+        .split_once("Similar tools that are free now: ")
+        .unwrap();
+    let similar: Vec<&str> = similar.trim_end_matches('.').split(", ").collect();
+    assert_eq!(similar.len(), 2, "{refused}");
+    for tool in similar {
+        let is_one = [
+            "notes__find_a_note",
+            "notes__find_some_note",
+            "notes__find_note_2",
+        ];
+        assert!(is_one.contains(&tool), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_remembered_of_sessions_is_bounded() {
+    let scene = Scene::new(limiter(LimitOptions {
+        rules: vec![rated(&["find"], 1, 60, LimitScope::Principal)],
+        max_calls_per_context: Some(1_000),
+        ..LimitOptions::default()
+    }));
+    for n in 0..10_050 {
+        assert!(scene.passes((1, &n.to_string()), "find", 0.0));
+        if n % 100 == 0 {
+            // One that calls now and then is not forgotten.
+            assert_eq!(scene.passes((1, "kept"), "find", 0.0), n == 0);
+        }
+        scene.limiter.state().context_given(over(1));
+    }
+    assert_eq!(scene.limiter.state().n_keys(), 10_000);
+    assert!(
+        scene.passes((1, "0"), "find", 0.0),
+        "the oldest was forgotten"
+    );
+    assert!(!scene.passes((1, "10049"), "find", 0.0));
+}
+
+proptest! {
+    #[test]
+    fn rates_and_places_hold_for_any_order_of_calls_and_ends(
+        steps in proptest::collection::vec((0_u8..4, 0_u64..900, any::<bool>()), 1..200),
+    ) {
+        let rules = vec![LimitRule {
+            max_concurrent: Some(3),
+            ..rated(&["find"], 5, 2, LimitScope::Global)
+        }];
+        let scene = Scene::new(of_rules(rules));
+        let (mut after, mut admitted, mut running) = (Duration::ZERO, Vec::new(), Vec::new());
+        for (session, ms, ends) in steps {
+            after += Duration::from_millis(ms);
+            if ends {
+                running.pop();
+            }
+            let n_in_window = admitted.iter().filter(|then| after < **then + 2 * SECOND).count();
+            let is_allowed = n_in_window < 5 && running.len() < 3;
+            let call = scene.call_after((session, "ann"), "find", after);
+            prop_assert_eq!(call.is_ok(), is_allowed);
+            if let Ok(permit) = call {
+                admitted.push(after);
+                running.push(permit);
+            }
+        }
+    }
+}

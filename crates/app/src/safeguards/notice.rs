@@ -1,0 +1,118 @@
+//! What a model is told at the end of a result: the tail of the conversation, where it costs no prompt
+//! cache.
+
+use riglm_domain::edit::{member, with_element, with_member};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The entry of `_meta` with notices.
+const NOTICES: &str = "io.github.riglm/notices";
+
+/// Where notices stand in a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticePlace {
+    /// As a further text of `content`, which models read.
+    #[default]
+    Text,
+    /// In `_meta`, for clients that know of it.
+    Meta,
+}
+
+/// Something that a model is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// What it is about, from a closed set.
+    pub(crate) kind: &'static str,
+    /// One line.
+    pub(crate) text: String,
+}
+
+/// Returns a result, which is JSON text, with notices at its end; `None` without any, and where the
+/// result has a form that nobody expects.
+pub(super) fn with_notices(result: &str, notices: &[Notice], place: NoticePlace) -> Option<String> {
+    if notices.is_empty() || !result.starts_with('{') {
+        return None;
+    }
+    match place {
+        NoticePlace::Text => {
+            let lines = notices.iter().map(|notice| notice.text.as_str());
+            with_text(result, &lines.collect::<Vec<_>>().join("\n"))
+        }
+        NoticePlace::Meta => {
+            let told = notices.iter();
+            let told = told.map(|one| json!({"kind": one.kind, "text": one.text}));
+            let told: Value = told.collect();
+            let told = told.to_string();
+            let meta = member(result, "_meta").filter(|meta| meta.starts_with('{'));
+            let meta = with_member(meta.unwrap_or("{}"), NOTICES, &told);
+            Some(with_member(result, "_meta", &meta))
+        }
+    }
+}
+
+/// Returns a result, which is JSON text, with a further text at the end of its `content`; `None` where
+/// it has none.
+pub(crate) fn with_text(result: &str, text: &str) -> Option<String> {
+    let content = member(result, "content").filter(|content| content.starts_with('['))?;
+    let element = json!({"type": "text", "text": text}).to_string();
+    Some(with_member(
+        result,
+        "content",
+        &with_element(content, &element),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = r#"{"content":[{"type":"text","text":"\u0041"}],"structuredContent":{"n":1.0},"_meta":{"a":1e1}}"#;
+
+    fn told(result: &str, place: NoticePlace) -> Option<String> {
+        let notices = ["First.", "\"Second\"."].map(|text| Notice {
+            kind: "budget",
+            text: text.into(),
+        });
+        with_notices(result, &notices, place)
+    }
+
+    #[test]
+    fn notices_stand_in_one_text_behind_all_others() {
+        let expected = RESULT.replace(
+            r#"{"type":"text","text":"\u0041"}"#,
+            r#"{"type":"text","text":"\u0041"},{"text":"First.\n\"Second\".","type":"text"}"#,
+        );
+        let told = told(RESULT, NoticePlace::Text).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Value>(&told).unwrap(),
+            serde_json::from_str::<Value>(&expected).unwrap()
+        );
+        assert!(told.contains(r#""structuredContent":{"n":1.0}"#), "{told}");
+        assert!(told.contains(r"\u0041"), "{told}");
+    }
+
+    #[test]
+    fn or_they_stand_in_the_metadata_beside_what_is_there() {
+        let told = told(RESULT, NoticePlace::Meta).unwrap();
+        assert!(told.contains(r#""content":[{"type":"text","text":"\u0041"}],"#));
+        assert!(told.contains(r#""_meta":{"a":1e1,"#), "{told}");
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(told["_meta"][NOTICES][1]["text"], "\"Second\".");
+        assert_eq!(told["_meta"][NOTICES][0]["kind"], "budget");
+    }
+
+    #[test]
+    fn odd_results_stay_as_they_are() {
+        for place in [NoticePlace::Text, NoticePlace::Meta] {
+            assert_eq!(told("[]", place), None);
+            assert_eq!(with_notices(RESULT, &[], place), None);
+        }
+        for odd in ["{}", r#"{"content":"x"}"#] {
+            assert_eq!(told(odd, NoticePlace::Text), None);
+        }
+        let odd = r#"{"content":[],"_meta":7}"#;
+        let told: Value = serde_json::from_str(&told(odd, NoticePlace::Meta).unwrap()).unwrap();
+        assert!(told["_meta"][NOTICES].is_array());
+    }
+}

@@ -1,0 +1,170 @@
+//! What a principal searched for before calls that went well, in words.
+//!
+//! Words are in memory only, and in the store where the operator has texts kept. What the store has no
+//! more, because somebody deleted it, is forgotten here too when the store is read again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use riglm_domain::embedding::Embedding;
+use riglm_domain::retrieval::{ExpansionRules, Variant, VariantSource, nearness};
+
+use crate::search::learning::{PastSearch, UseAfterText};
+
+/// How many texts of a principal are remembered.
+const MAX_TEXTS: usize = 200;
+/// The longest text, in bytes; longer ones are tasks, and no other words for anything.
+const MAX_TEXT_BYTES: usize = 400;
+/// Vectors with a cosine above this are of the same text.
+const SAME: f64 = 0.999;
+
+/// A search that the store has, which led to a call that went well.
+#[derive(Debug)]
+pub(super) struct KeptSearch {
+    text: Embedding,
+    words: Option<Arc<str>>,
+    at: Timestamp,
+    led_to_success: bool,
+}
+
+impl KeptSearch {
+    /// Returns what the store has of a text and the calls after it.
+    pub(super) fn of(text: &UseAfterText) -> Self {
+        Self {
+            text: text.text.clone(),
+            words: text.words.as_deref().map(Arc::from),
+            at: text.given_at,
+            led_to_success: text.calls.iter().any(|(_, is_ok)| *is_ok),
+        }
+    }
+}
+
+/// The searches of one principal, the oldest one first.
+#[derive(Debug, Default)]
+pub(super) struct EarlierSearches(VecDeque<PastSearch>);
+
+impl EarlierSearches {
+    /// Adds a search that led to a call that went well.
+    pub(super) fn add(&mut self, search: PastSearch) {
+        if search.words.len() > MAX_TEXT_BYTES {
+            return;
+        }
+        self.0.retain(|known| known.words != search.words);
+        if self.0.len() >= MAX_TEXTS {
+            self.0.pop_front();
+        }
+        self.0.push_back(search);
+    }
+
+    /// Takes over what the store has: adds the texts that it kept, and forgets what it has no more,
+    /// unless it is so new that it may not be there yet.
+    pub(super) fn read(&mut self, kept: Vec<KeptSearch>, now: Timestamp, new: SignedDuration) {
+        self.0.retain(|known| {
+            let is_new = now.duration_since(known.at) < new;
+            let is_it = |kept: &KeptSearch| nearness(&kept.text, &known.text) > SAME;
+            is_new || kept.iter().any(is_it)
+        });
+        let newer = std::mem::take(&mut self.0);
+        for kept in kept {
+            if let (Some(words), true) = (kept.words, kept.led_to_success) {
+                self.add(PastSearch {
+                    text: kept.text,
+                    words,
+                    at: kept.at,
+                });
+            }
+        }
+        for search in newer {
+            self.add(search);
+        }
+    }
+
+    /// Returns at most `n` texts that are near to one with this vector, the nearest first.
+    pub(super) fn near(&self, text: &Embedding, n: usize) -> Vec<Variant> {
+        let near = self.0.iter().filter_map(|known| {
+            let trust = ExpansionRules::history_trust(nearness(&known.text, text))?;
+            Some((trust, &known.words))
+        });
+        let mut near: Vec<(f64, &Arc<str>)> = near.collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        let variant = |(trust, words): (f64, &Arc<str>)| Variant {
+            text: words.to_string(),
+            source: VariantSource::History,
+            trust,
+        };
+        near.into_iter().take(n).map(variant).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: SignedDuration = SignedDuration::from_mins(10);
+
+    fn vector(angle: f32) -> Embedding {
+        Embedding::new("m", vec![angle.cos(), angle.sin()]).unwrap()
+    }
+
+    fn search(words: &str, angle: f32) -> PastSearch {
+        PastSearch {
+            text: vector(angle),
+            words: words.into(),
+            at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn texts(searches: &EarlierSearches, angle: f32, n: usize) -> Vec<String> {
+        let near = searches.near(&vector(angle), n).into_iter();
+        near.map(|variant| variant.text).collect()
+    }
+
+    #[test]
+    fn the_nearest_searches_are_found_that_are_not_the_same() {
+        let mut searches = EarlierSearches::default();
+        for (words, angle) in [("same", 0.01), ("near", 0.5), ("nearer", 0.4), ("far", 1.5)] {
+            searches.add(search(words, angle));
+        }
+        assert_eq!(texts(&searches, 0.0, 5), ["nearer", "near"]);
+        assert_eq!(texts(&searches, 0.0, 1), ["nearer"]);
+    }
+
+    #[test]
+    fn texts_are_few_short_and_different() {
+        let mut searches = EarlierSearches::default();
+        for number in 0..300 {
+            searches.add(search(&format!("{}", number % 250), 0.5));
+        }
+        assert_eq!(searches.0.len(), 200);
+        assert_eq!(&*searches.0.back().unwrap().words, "49");
+        searches.add(search(&"x".repeat(401), 0.5));
+        assert_eq!(&*searches.0.back().unwrap().words, "49");
+        searches.add(search(&"x".repeat(400), 0.5));
+        assert_eq!(searches.0.back().unwrap().words.len(), 400);
+    }
+
+    #[test]
+    fn what_the_store_has_no_more_is_forgotten_and_what_it_kept_is_known() {
+        let kept = |words: Option<&str>, angle, led_to_success| KeptSearch {
+            text: vector(angle),
+            words: words.map(Arc::from),
+            at: Timestamp::UNIX_EPOCH,
+            led_to_success,
+        };
+        let mut searches = EarlierSearches::default();
+        searches.add(search("deleted", 0.4));
+        searches.add(search("there", 0.6));
+        let new = Timestamp::UNIX_EPOCH + NEW - SignedDuration::from_secs(1);
+        searches.read(Vec::new(), new, NEW);
+        assert_eq!(searches.0.len(), 2, "the store may not have it yet");
+        let old = Timestamp::UNIX_EPOCH + NEW;
+        let stored = vec![
+            kept(None, 0.6, true),
+            kept(Some("kept"), 0.5, true),
+            kept(Some("failed"), 0.5, false),
+        ];
+        searches.read(stored, old, NEW);
+        assert_eq!(texts(&searches, 0.0, 5), ["kept", "there"]);
+    }
+}

@@ -1,0 +1,461 @@
+//! What searches do beyond their ranking.
+
+use std::collections::VecDeque;
+
+use riglm_domain::invocation::CallSession;
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::retrieval::ExpansionRules;
+use riglm_ports::fake::{RerankScript, ScriptedReranker};
+use riglm_ports::model_call::{ModelCallError, ModelUsage};
+use riglm_ports::observer::{Event, ModelAsked, ModelKind, ModelOutcome, Observer};
+use riglm_ports::query_expander::{Expanded, QueryExpander};
+
+use super::tests::*;
+use super::*;
+use crate::search::{Guarded, Note, NoteRules};
+
+/// Notes what it is told.
+#[derive(Debug, Default)]
+struct Log {
+    asked: Mutex<Vec<ModelAsked>>,
+    expanded: Mutex<Vec<(usize, bool)>>,
+    n_curated: AtomicUsize,
+}
+
+impl Observer for Log {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::ModelAsked(asked) => self.asked.lock().unwrap().push(*asked),
+            Event::SearchExpanded {
+                n_variants,
+                has_helped,
+            } => {
+                let mut expanded = self.expanded.lock().unwrap();
+                expanded.push((*n_variants, *has_helped));
+            }
+            Event::SearchCurated => {
+                self.n_curated.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Log {
+    fn outcomes(&self) -> Vec<ModelOutcome> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|asked| asked.outcome).collect()
+    }
+}
+
+struct Scene {
+    search: ToolSearch,
+    log: Arc<Log>,
+    clock: Arc<ManualClock>,
+}
+
+fn scene_with(encoder: Option<&Arc<TwoMeanings>>, ladder: Ladder) -> Scene {
+    let log = Arc::new(Log::default());
+    let clock = Arc::new(ManualClock::default());
+    let encoders = encoder.map(|encoder| SearchEncoder {
+        encoder: Arc::clone(encoder) as _,
+        is_stored: false,
+    });
+    let parts = SearchParts {
+        encoders: encoders.into_iter().collect(),
+        ..SearchParts::words_only(Arc::new(WordCounter), clock.clone())
+    };
+    let ladder = Ladder {
+        observer: log.clone(),
+        ..ladder
+    };
+    Scene {
+        search: ToolSearch::laddered(parts, ladder),
+        log,
+        clock,
+    }
+}
+
+fn scene(ladder: Ladder) -> Scene {
+    scene_with(None, ladder)
+}
+
+fn reranking(script: impl IntoIterator<Item = RerankScript>) -> (Arc<ScriptedReranker>, Ladder) {
+    let reranker = Arc::new(ScriptedReranker::new(script));
+    let ladder = Ladder {
+        reranking: Reranking::Endpoint {
+            reranker: Guarded::new(reranker.clone(), ModelLimits::default()),
+            max_tools: 30,
+        },
+        ..Ladder::default()
+    };
+    (reranker, ladder)
+}
+
+fn note(tools: &[&str], text: &str) -> Note {
+    Note {
+        tools: tools
+            .iter()
+            .map(|pattern| NamePattern::new(pattern))
+            .collect(),
+        text: text.into(),
+    }
+}
+
+fn noted(notes: Vec<Note>) -> Ladder {
+    Ladder {
+        notes: NoteRules {
+            notes,
+            ..NoteRules::default()
+        },
+        ..Ladder::default()
+    }
+}
+
+/// Of medium quality: some words of it are those of a tool.
+const MEDIUM: &str = "send the letter by courier tonight";
+
+#[tokio::test]
+async fn a_model_puts_what_was_found_into_another_order() {
+    let plain = scene(Ladder::default())
+        .search
+        .search(call(MEDIUM, &offer()))
+        .await;
+    assert_ne!(plain.quality, SearchQuality::High);
+    let (model, ladder) = reranking([RerankScript::Order(vec![1])]);
+    let scene = scene(ladder);
+    let reply = scene.search.search(call(MEDIUM, &offer())).await;
+    let (before, after) = (names(&plain), names(&reply));
+    assert_eq!(after[0], before[1]);
+    assert_eq!(after[1], before[0]);
+    assert_eq!(after[2..], before[2..]);
+    assert_eq!(reply.quality, plain.quality);
+    let scores: Vec<f64> = reply.results.iter().map(|result| result.score).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    let (query, told) = model.asked().remove(0);
+    assert_eq!(query, MEDIUM);
+    assert_eq!(told[0], format!("mail__{}", before[0]));
+    let asked = scene.log.asked.lock().unwrap()[0];
+    assert_eq!(asked.outcome, ModelOutcome::Used);
+    assert_eq!(
+        (asked.kind, asked.usage),
+        (ModelKind::Endpoint, ScriptedReranker::USAGE)
+    );
+    // It is given again without another question.
+    assert!(scene.search.search(call(MEDIUM, &offer())).await.was_cached);
+    assert_eq!(model.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_an_answer_that_is_good_or_a_tool_that_is_named() {
+    let (model, ladder) = reranking([]);
+    let scene = scene(ladder);
+    for (query, quality) in [
+        ("reads a file", Some(SearchQuality::High)),
+        ("read_file", None),
+        ("Forecast", None),
+        ("read-fil", None),
+        ("", None),
+    ] {
+        let reply = scene.search.search(call(query, &offer())).await;
+        assert!(
+            quality.is_none_or(|quality| reply.quality == quality),
+            "{query}: {reply:?}"
+        );
+    }
+    assert!(model.asked().is_empty(), "{:?}", model.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fails_leaves_the_order_as_it_was_and_the_answer_is_not_kept() {
+    let plain = scene(Ladder::default())
+        .search
+        .search(call(MEDIUM, &offer()))
+        .await;
+    for (script, outcome) in [
+        (RerankScript::Down, ModelOutcome::Unavailable),
+        (RerankScript::Refuse, ModelOutcome::Refused),
+        (RerankScript::Nonsense, ModelOutcome::Nonsense),
+        (RerankScript::Hang, ModelOutcome::Late),
+    ] {
+        let is_nonsense = script == RerankScript::Nonsense;
+        let (model, ladder) = reranking([script]);
+        let scene = scene(ladder);
+        let start = tokio::time::Instant::now();
+        let reply = scene.search.search(call(MEDIUM, &offer())).await;
+        assert!(start.elapsed() <= Duration::from_millis(2_100));
+        assert_eq!(reply.structured, plain.structured);
+        assert_eq!(scene.log.outcomes(), [outcome]);
+        let usage = scene.log.asked.lock().unwrap()[0].usage;
+        let expected = if is_nonsense {
+            ScriptedReranker::USAGE
+        } else {
+            ModelUsage::default()
+        };
+        assert_eq!(usage, expected);
+        let again = scene.search.search(call(MEDIUM, &offer())).await;
+        assert!(!again.was_cached);
+        // It rests, but for nonsense that may be an accident.
+        assert_eq!(model.asked().len(), if is_nonsense { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
+    let query = "zzz qqq";
+    let plain = scene(Ladder::default())
+        .search
+        .search(call(query, &offer()))
+        .await;
+    assert!(plain.results.is_empty(), "{plain:?}");
+    let (_, ladder) = reranking([RerankScript::Order(vec![2])]);
+    let reply = scene(ladder).search.search(call(query, &offer())).await;
+    assert_eq!(
+        (names(&reply).len(), reply.quality),
+        (1, SearchQuality::Low)
+    );
+    assert!(reply.text.contains("none may fit"), "{}", reply.text);
+    let (_, ladder) = reranking([RerankScript::Order(vec![])]);
+    let scene = scene(ladder);
+    let reply = scene.search.search(call(query, &offer())).await;
+    assert!(reply.results.is_empty());
+    assert_eq!(scene.log.outcomes(), [ModelOutcome::Unchanged]);
+}
+
+#[tokio::test]
+async fn the_clients_model_is_asked_where_it_offers_one() {
+    let ladder = Ladder {
+        reranking: Reranking::Client {
+            limits: ModelLimits::default(),
+            max_tools: 2,
+        },
+        ..Ladder::default()
+    };
+    let scene = scene(ladder);
+    assert_eq!(scene.search.client_limits(), Some(ModelLimits::default()));
+    let without = scene.search.search(call(MEDIUM, &offer())).await;
+    assert!(scene.log.outcomes().is_empty());
+    let model = Arc::new(ScriptedReranker::new([]));
+    let mut with = call(MEDIUM, &offer());
+    with.session = session(2);
+    with.together = CallSession::Connection(session(2));
+    with.client_model = Some(Guarded::new(model.clone(), ModelLimits::default()));
+    let reply = scene.search.search(with).await;
+    assert_eq!(names(&reply)[0], names(&without)[1]);
+    assert_eq!(model.asked()[0].1.len(), 2);
+    assert_eq!(scene.log.asked.lock().unwrap()[0].kind, ModelKind::Client);
+}
+
+#[tokio::test]
+async fn a_note_that_fits_ends_the_search_with_its_tools() {
+    let text = "Vacation and sick leave are requested here";
+    let ladder = Ladder {
+        reranking: reranking([]).1.reranking,
+        ..noted(vec![
+            note(&["forecast", "sky__*"], text),
+            note(&["nowhere*"], "vacation and sick leave, too"),
+        ])
+    };
+    let scene = scene(ladder);
+    let reply = scene
+        .search
+        .search(call("request vacation or sick leave", &offer()))
+        .await;
+    assert_eq!(
+        (names(&reply)[0], reply.quality),
+        ("forecast", SearchQuality::High)
+    );
+    let said = format!("From a note of the operator: {text}");
+    assert!(reply.text.starts_with(&said), "{}", reply.text);
+    assert_eq!(scene.log.n_curated.load(Ordering::Relaxed), 1);
+    assert!(scene.log.outcomes().is_empty());
+    // What has nothing to do with the note is found as ever.
+    let other = scene.search.search(call("reads a file", &offer())).await;
+    assert_eq!(names(&other)[0], "read_file");
+    assert!(!other.text.contains("note of the operator"));
+}
+
+#[tokio::test]
+async fn a_note_is_found_by_its_meaning_too() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let notes = vec![note(&["list_mail"], "umbrella umbrella umbrella")];
+    let with = scene_with(Some(&encoder), noted(notes));
+    let offer = offer();
+    with.search.learn_offer(&offer);
+    with.search.settle().await;
+    let reply = with.search.search(call("will there be rain", &offer)).await;
+    let place = |reply: &SearchReply| names(reply).iter().position(|name| *name == "list_mail");
+    let without = scene_with(Some(&encoder), Ladder::default());
+    without.search.learn_offer(&offer);
+    without.search.settle().await;
+    let plain = without
+        .search
+        .search(call("will there be rain", &offer))
+        .await;
+    assert!(
+        place(&reply).unwrap() < place(&plain).unwrap_or(9),
+        "{reply:?} {plain:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_pinned_tool_comes_first_where_it_fits() {
+    let scene = scene(Ladder::default());
+    let ask = |query: &str, pinned: Vec<usize>| SearchCall {
+        pinned,
+        ..call(query, &offer())
+    };
+    // Both tools have one of the two words.
+    let query = "letters";
+    let plain = scene.search.search(ask(query, Vec::new())).await;
+    let second = names(&plain)[1];
+    let offer = offer();
+    let at = offer
+        .tools()
+        .iter()
+        .position(|tool| tool.tool.tool.as_str() == second);
+    let pinned = scene.search.search(ask(query, vec![at.unwrap()])).await;
+    assert_eq!(names(&pinned)[0], second, "{pinned:?}");
+    // One that does not fit stays where it is.
+    let other = scene.search.search(ask(query, vec![0])).await;
+    assert_eq!(names(&other), names(&plain));
+    let off = Ladder {
+        notes: NoteRules {
+            pins: false,
+            ..NoteRules::default()
+        },
+        ..Ladder::default()
+    };
+    let off = self::scene(off)
+        .search
+        .search(ask(query, vec![at.unwrap()]))
+        .await;
+    assert_eq!(names(&off), names(&plain));
+}
+
+fn expanding() -> Ladder {
+    Ladder {
+        expansion: Some(ExpansionRules::default()),
+        ..Ladder::default()
+    }
+}
+
+#[tokio::test]
+async fn other_words_are_tried_where_little_fits_and_taken_where_that_is_better() {
+    let query = "obtain zebra doc yonder quickly tomorrow";
+    let plain = scene(Ladder::default())
+        .search
+        .search(call(query, &offer()))
+        .await;
+    assert_eq!(plain.quality, SearchQuality::Low);
+    let scene = scene(expanding());
+    let reply = scene.search.search(call(query, &offer())).await;
+    let tried = scene.log.expanded.lock().unwrap().clone();
+    assert_eq!(tried.len(), 1);
+    let (n_variants, has_helped) = tried[0];
+    assert!((1..=3).contains(&n_variants));
+    assert_eq!(reply.quality < SearchQuality::Low, has_helped);
+    assert_eq!(
+        reply.text.contains("also searched for: \"read"),
+        has_helped,
+        "{}",
+        reply.text
+    );
+    // What is found well is not searched for in other words.
+    scene.search.search(call("reads a file", &offer())).await;
+    assert_eq!(scene.log.expanded.lock().unwrap().len(), 1);
+}
+
+/// Gives what is planned.
+#[derive(Debug, Default)]
+struct Wordings(Mutex<VecDeque<Result<Vec<String>, ModelCallError>>>);
+
+#[async_trait]
+impl QueryExpander for Wordings {
+    async fn expand(&self, _query: &str, n: usize) -> Result<Expanded, ModelCallError> {
+        let texts = self.0.lock().unwrap().pop_front().unwrap()?;
+        Ok(Expanded {
+            texts: texts.into_iter().take(n).collect(),
+            usage: ScriptedReranker::USAGE,
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_asked_for_other_words_and_may_fail() {
+    let plan = VecDeque::from([
+        Err(ModelCallError::Unavailable("down".into())),
+        Ok(vec!["reads a file".to_owned()]),
+    ]);
+    let ladder = || {
+        let wordings = Arc::new(Wordings::default());
+        let expander: Arc<dyn QueryExpander> = wordings.clone();
+        let expander = Guarded::new(expander, ModelLimits::default());
+        let ladder = Ladder {
+            expander: Some(expander),
+            ..expanding()
+        };
+        (wordings, ladder)
+    };
+    let query = "zzz qqq";
+    let mut replies = Vec::new();
+    for planned in plan {
+        let (wordings, ladder) = ladder();
+        wordings.0.lock().unwrap().push_back(planned);
+        let scene = scene(ladder);
+        let reply = scene.search.search(call(query, &offer())).await;
+        replies.push((
+            reply,
+            scene.log.outcomes(),
+            scene.log.expanded.lock().unwrap().clone(),
+        ));
+    }
+    let (failed, outcomes, expanded) = &replies[0];
+    assert!(failed.results.is_empty() && expanded.is_empty());
+    assert_eq!(*outcomes, [ModelOutcome::Unavailable]);
+    let (found, outcomes, expanded) = &replies[1];
+    assert_eq!(*outcomes, [ModelOutcome::Used]);
+    assert_eq!(*expanded, [(1, true)]);
+    assert_eq!(names(found)[0], "read_file");
+    assert!(
+        found.text.contains(r#"also searched for: "reads a file"."#),
+        "{}",
+        found.text
+    );
+}
+
+#[tokio::test]
+async fn what_the_principal_searched_for_before_a_call_is_tried() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let scene = scene_with(Some(&encoder), expanding());
+    let offer = offer();
+    scene.search.learn_offer(&offer);
+    scene.search.settle().await;
+    scene.search.search(call("send a letter", &offer)).await;
+    scene.clock.advance(Duration::from_secs(1));
+    scene.search.called(&ToolCalled {
+        session: session(1),
+        principal: Principal::local(),
+        tool: offer.tools()[3].tool.clone(),
+        is_ok: true,
+        began_at: scene.clock.now(),
+    });
+    let memories = &scene.search.shared.memories;
+    let vector = |x: f32, y: f32| Embedding::new("two-meanings", vec![x, y]).unwrap();
+    let earlier = |principal: &Principal| {
+        // Between these is one as near as no two texts of this encoder are.
+        let angles = (0..13_u8).map(|n| f32::from(n) * 0.5);
+        let near: Vec<Embedding> = angles
+            .map(|angle| vector(angle.cos(), angle.sin()))
+            .collect();
+        let all = near
+            .iter()
+            .flat_map(|text| memories.earlier(principal, text, 3));
+        let mut texts: Vec<String> = all.map(|variant| variant.text).collect();
+        texts.dedup();
+        texts
+    };
+    assert_eq!(earlier(&Principal::local()), ["send a letter"]);
+    let other = Principal::named("somebody-else");
+    assert!(earlier(&other).is_empty());
+}

@@ -1,0 +1,236 @@
+//! Which weights recommendations are ranked by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use riglm_domain::recommender::FactorWeights;
+use riglm_domain::weights::WeightVersion;
+use riglm_ports::analytics::{ChangeFeed, StoreError, Topic, WeightRepository};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::RANKING;
+
+/// How often it is looked whether another process changed the weights.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Weights, and where they come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankingWeights {
+    /// The weights.
+    pub weights: FactorWeights,
+    /// Their version in the store; `None` for those of the configuration and the default ones.
+    pub version: Option<u64>,
+}
+
+/// Weights by where they come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Known {
+    configured: Option<FactorWeights>,
+    stored: Option<RankingWeights>,
+}
+
+/// Says by which weights recommendations are ranked: those of the configuration where it has some,
+/// otherwise the version that the store uses, otherwise the default ones.
+#[derive(Debug)]
+pub struct WeightSource {
+    known: ArcSwap<Known>,
+}
+
+impl WeightSource {
+    /// Returns a source that knows no stored weights yet.
+    #[must_use]
+    pub fn new(configured: Option<FactorWeights>) -> Self {
+        let known = Known {
+            configured,
+            stored: None,
+        };
+        Self {
+            known: ArcSwap::from_pointee(known),
+        }
+    }
+
+    /// Returns the weights to rank by now. Never waits.
+    #[must_use]
+    pub fn current(&self) -> RankingWeights {
+        let known = self.known.load();
+        let unversioned = |weights| RankingWeights {
+            weights,
+            version: None,
+        };
+        let configured = known.configured.map(unversioned);
+        (configured.or(known.stored)).unwrap_or_else(|| unversioned(FactorWeights::default()))
+    }
+
+    /// Returns the weights of the configuration, which win over all others.
+    #[must_use]
+    pub fn configured(&self) -> Option<FactorWeights> {
+        self.known.load().configured
+    }
+
+    /// Puts other weights of the configuration in the place of those before.
+    pub fn set_configured(&self, configured: Option<FactorWeights>) {
+        self.known.rcu(|known| Known {
+            configured,
+            ..**known
+        });
+    }
+
+    /// Reads the version that the store uses. One that is no weights of these factors, as another
+    /// version of riglm may have written, leaves those that were known.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the store does not answer.
+    pub async fn read(&self, store: &dyn WeightRepository) -> Result<(), StoreError> {
+        let used = store.used_weights(RANKING).await?;
+        let stored = match used.as_ref().map(weights_of).transpose() {
+            Ok(stored) => stored,
+            Err(reason) => {
+                warn!("{reason}; recommendations are ranked as before");
+                return Ok(());
+            }
+        };
+        if self.known.load().stored != stored {
+            let version = stored.map(|stored| stored.version);
+            info!(?version, "the weights of recommendations changed");
+        }
+        self.known.rcu(|known| Known { stored, ..**known });
+        Ok(())
+    }
+
+    /// Follows what is decided about the weights, by whatever process, until it is told to stop.
+    /// While the store does not answer the weights stay as they are.
+    pub async fn keep_watch(
+        self: Arc<Self>,
+        store: Arc<dyn WeightRepository>,
+        changes: Arc<dyn ChangeFeed>,
+        stop: CancellationToken,
+    ) {
+        let mut known = None;
+        loop {
+            if let Ok(revisions) = changes.revisions().await {
+                let mut topics = Topic::ALL.iter().zip(revisions);
+                let revision = topics.find(|(topic, _)| **topic == Topic::Weights);
+                let revision = revision.map(|(_, revision)| revision);
+                if revision != known && self.read(&*store).await.is_ok() {
+                    known = revision;
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}
+
+/// Reads a stored version.
+///
+/// # Errors
+///
+/// Returns what is wrong with it.
+pub(super) fn weights_of(version: &WeightVersion) -> Result<RankingWeights, String> {
+    let weights = FactorWeights::from_named(&version.weights);
+    let weights = weights.map_err(|error| {
+        let number = version.version;
+        format!("version {number} of the weights of recommendations cannot be used: {error}")
+    })?;
+    Ok(RankingWeights {
+        weights,
+        version: Some(version.version),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use riglm_ports::contract::scene::{audit, moment};
+    use riglm_ports::fake::MemoryStore;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn weights(relevance: f64) -> FactorWeights {
+        let rest = (1.0 - relevance) / 4.0;
+        FactorWeights::new([relevance, rest, rest, rest, rest]).unwrap()
+    }
+
+    async fn add(store: &MemoryStore, version: u64, weights: BTreeMap<String, f64>) {
+        let version = WeightVersion {
+            ranking: RANKING.into(),
+            version,
+            weights,
+            reason: "a test".into(),
+            created_at: moment(1),
+        };
+        store.add_weights(&version, &audit(1)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn configured_weights_win_over_stored_ones_and_those_over_the_default() {
+        let store = MemoryStore::default();
+        let source = WeightSource::new(None);
+        source.read(&store).await.unwrap();
+        let default = RankingWeights {
+            weights: FactorWeights::default(),
+            version: None,
+        };
+        assert_eq!(source.current(), default);
+        add(&store, 1, weights(0.4).named()).await;
+        source.read(&store).await.unwrap();
+        let stored = RankingWeights {
+            weights: weights(0.4),
+            version: Some(1),
+        };
+        assert_eq!(source.current(), stored);
+        source.set_configured(Some(weights(0.6)));
+        let configured = RankingWeights {
+            weights: weights(0.6),
+            version: None,
+        };
+        assert_eq!(source.current(), configured);
+        source.set_configured(None);
+        assert_eq!(source.current(), stored);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_no_weights_changes_nothing() {
+        let store = MemoryStore::default();
+        let source = WeightSource::new(None);
+        add(&store, 1, weights(0.4).named()).await;
+        source.read(&store).await.unwrap();
+        let before = source.current();
+        add(&store, 2, BTreeMap::from([("luck".into(), 1.0)])).await;
+        source.read(&store).await.unwrap();
+        assert_eq!(source.current(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_of_other_processes_are_followed() {
+        let store = Arc::new(MemoryStore::default());
+        let source = Arc::new(WeightSource::new(None));
+        let stop = CancellationToken::new();
+        let watch = Arc::clone(&source).keep_watch(store.clone(), store.clone(), stop.clone());
+        let watch = tokio::spawn(watch);
+        for (version, relevance) in [(1, 0.4), (2, 0.5)] {
+            add(&store, version, weights(relevance).named()).await;
+            for _ in 0..3 {
+                advance(LOOK_EVERY).await;
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(source.current().version, Some(version));
+        }
+        let went_back = store.use_weights(RANKING, 1, &audit(3)).await;
+        assert!(went_back.unwrap());
+        for _ in 0..3 {
+            advance(LOOK_EVERY).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(source.current().version, Some(1));
+        stop.cancel();
+        watch.await.unwrap();
+    }
+}

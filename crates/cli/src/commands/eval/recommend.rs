@@ -1,0 +1,201 @@
+//! `riglm eval recommend`: how good recommendations are, on labelled queries, or on what was
+//! recommended and stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use riglm_adapters_storage::open_reader;
+use riglm_app::clock::SystemClock;
+use riglm_app::search::evaluation::Recommending;
+use riglm_domain::evaluation::{Gold, RankingMetrics};
+use riglm_domain::feedback::{Feedback, Verdict};
+use riglm_domain::id::RecommendationId;
+use riglm_domain::recommendation::Recommendation;
+use riglm_domain::recommender::ToolStanding;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::analytics::{
+    FeedbackRepository as _, RecommendationRepository as _, ToolDefinitionRepository as _,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Labelled, graded, share, shown_as, summary};
+use crate::args::{EvalRecommendArgs, ExpansionChoice};
+use crate::config::Config;
+
+/// How many of the newest recommendations are looked at, unless told otherwise.
+const N_STORED: u32 = 10_000;
+/// How many of the newest pieces of feedback are looked at, for each recommendation.
+const FEEDBACK_FOR_EACH: u32 = 10;
+/// For how many of the first places precision and hits are shown.
+const PLACES: [usize; 4] = [1, 3, 5, 10];
+
+pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Result<()> {
+    let (Some(catalog), Some(queries)) = (&arguments.catalog, &arguments.queries) else {
+        return stored(config, arguments).await;
+    };
+    let options = config.recommend.options()?;
+    let labelled = Labelled {
+        catalog,
+        queries,
+        limit: arguments.limit,
+        encoder: arguments.encoder.as_ref(),
+        alone: arguments.alone,
+        fusion: arguments.fusion,
+        history: arguments.history,
+        expansion: ExpansionChoice::None,
+        recommending: Some(Recommending {
+            lexicon: options.lexicon,
+            weights: config.recommend.weights().unwrap_or_default(),
+            n_candidates: options.n_candidates,
+            n_recommended: options.limit,
+        }),
+    };
+    let (n_tools, report) = labelled.measured(config).await?;
+    let mut summary = summary(catalog, n_tools, &report);
+    let metrics = &report.metrics;
+    at_places(&mut summary, metrics);
+    let (n_recommended, n_right) = report.recommended;
+    summary.insert("ctr".into(), ratio(n_right, metrics.n_queries()));
+    let coverage = ratio(n_recommended as u64, n_tools as u64);
+    summary.insert("catalog_coverage".into(), coverage);
+    shown_as(arguments.json, summary, graded(&report))
+}
+
+/// Measures what was recommended: recommendations of which a tool was called with success say which
+/// tools were right.
+async fn stored(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Result<()> {
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let limit = arguments.limit.unwrap_or(N_STORED);
+    let recommendations = store.recommendations(limit).await?;
+    let n_feedback = limit.saturating_mul(FEEDBACK_FOR_EACH);
+    let feedback = store.feedback(None, n_feedback).await?;
+    let definitions = store.tool_definitions(None).await?;
+    let known = definitions.into_iter().map(|definition| ToolRef {
+        upstream: definition.upstream,
+        tool: definition.sighting.name,
+    });
+    let summary = of_stored(&recommendations, &feedback, known.collect());
+    shown_as(arguments.json, summary, Vec::new())
+}
+
+fn of_stored(
+    recommendations: &[Recommendation],
+    feedback: &[Feedback],
+    mut known: BTreeSet<ToolRef>,
+) -> Map<String, Value> {
+    let mut selected: BTreeMap<RecommendationId, Vec<ToolRef>> = BTreeMap::new();
+    let mut rated = ToolStanding::default();
+    for one in feedback {
+        rated.rate(one);
+        if let (Verdict::Selected, Some(id)) = (one.verdict, one.recommendation) {
+            selected.entry(id).or_default().push(one.tool.clone());
+        }
+    }
+    let mut metrics = RankingMetrics::default();
+    let mut recommended: BTreeSet<ToolRef> = BTreeSet::new();
+    let mut n_followed = 0;
+    // What operators asked nobody could follow.
+    let asked = |one: &&Recommendation| one.session.is_some() || one.work_session.is_some();
+    let recommendations: Vec<&Recommendation> = recommendations.iter().filter(asked).collect();
+    for recommendation in &recommendations {
+        let tools = recommendation.tools.iter().map(|one| one.tool.clone());
+        let ranking: Vec<ToolRef> = tools.collect();
+        recommended.extend(ranking.iter().cloned());
+        if let Some(tools) = selected.remove(&recommendation.id) {
+            n_followed += 1;
+            metrics.add(&ranking, &Gold::all_of(tools));
+        }
+    }
+    known.extend(recommended.iter().cloned());
+    let n_recommendations = recommendations.len() as u64;
+    let mut summary = Map::new();
+    summary.insert("recommendations".into(), json!(n_recommendations));
+    summary.insert("followed".into(), json!(n_followed));
+    summary.insert("tools".into(), json!(known.len()));
+    summary.insert("mrr".into(), share(metrics.mrr()));
+    summary.insert("ndcg@10".into(), share(metrics.ndcg_10()));
+    at_places(&mut summary, &metrics);
+    summary.insert("ctr".into(), ratio(n_followed, n_recommendations));
+    let coverage = ratio(recommended.len() as u64, known.len() as u64);
+    summary.insert("catalog_coverage".into(), coverage);
+    summary.insert("ratings".into(), json!(rated.ratings.0));
+    summary.insert("mean_rating".into(), json!(rated.mean_stars()));
+    summary
+}
+
+/// Adds precision and hits among the first places.
+fn at_places(summary: &mut Map<String, Value>, metrics: &RankingMetrics) {
+    for k in PLACES {
+        summary.insert(format!("hit@{k}"), share(metrics.hit(k)));
+        summary.insert(format!("precision@{k}"), share(metrics.precision(k)));
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Value {
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+    let ratio = if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    };
+    share(ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_domain::recommendation::RecommendedTool;
+
+    use super::*;
+
+    fn tool(name: &str) -> ToolRef {
+        serde_json::from_value(json!({ "upstream": "u", "tool": name })).unwrap()
+    }
+
+    fn recommendation(n: u8, tools: &[&str]) -> Recommendation {
+        let id = format!("01890000-0000-7000-8000-0000000000{n:02x}");
+        let tools = tools.iter().map(|name| RecommendedTool {
+            tool: tool(name),
+            score: 0.5,
+            factors: None,
+        });
+        Recommendation {
+            id: id.parse().unwrap(),
+            session: Some("01890000-0000-7000-8000-000000000001".parse().unwrap()),
+            work_session: None,
+            principal: riglm_domain::principal::Principal::local(),
+            shown_at: jiff::Timestamp::UNIX_EPOCH,
+            intent_hash: riglm_domain::canonical::KeyedHasher::new(&[0; 32]).hash_text("x"),
+            intent: None,
+            weights: None,
+            experiment: None,
+            tools: tools.collect(),
+        }
+    }
+
+    fn selected(of: &Recommendation, name: &str) -> Feedback {
+        let text = json!({
+            "id": "01890000-0000-7000-8000-000000000001", "principal": "local", "tool": tool(name),
+            "verdict": "selected", "recommendation": of.id, "given_at": "2026-01-01T00:00:00Z",
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn what_was_called_of_what_was_recommended_is_what_was_right() {
+        let all = [
+            recommendation(1, &["a", "b"]),
+            recommendation(2, &["b", "c"]),
+            recommendation(3, &["a"]),
+        ];
+        let feedback = [selected(&all[0], "b"), selected(&all[1], "b")];
+        let known = BTreeSet::from([tool("a"), tool("d")]);
+        let summary = of_stored(&all, &feedback, known);
+        assert_eq!(summary["mrr"], json!(0.75));
+        assert_eq!(summary["hit@1"], json!(0.5));
+        assert_eq!(summary["hit@3"], json!(1.0));
+        assert_eq!(summary["ctr"], json!(0.6667));
+        assert_eq!(summary["catalog_coverage"], json!(0.75));
+        assert_eq!(summary["mean_rating"], Value::Null);
+        let nothing = of_stored(&[], &[], BTreeSet::new());
+        assert_eq!(nothing["ctr"], json!(0.0));
+    }
+}

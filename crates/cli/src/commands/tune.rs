@@ -1,0 +1,275 @@
+//! `riglm tune`: the weights of recommendations follow what people choose.
+
+use std::sync::Arc;
+
+use riglm_adapters_storage::open_reader;
+use riglm_app::clock::SystemClock;
+use riglm_app::weight_tuning::{
+    RankingWeights, RunOutcome, TuningError, TuningRun, TuningStores, WeightHistory, WeightSource,
+    WeightTuning,
+};
+use riglm_domain::principal::Principal;
+use riglm_domain::recommender::Factor;
+use riglm_domain::recommender::tuning::{Gain, Trial};
+use serde_json::{Map, Value, json};
+
+use super::db::show;
+use super::table::{Column, foreign, moment, table};
+use crate::args::TuneArgs;
+use crate::config::Config;
+use crate::exit::WrongUsage;
+
+/// Does what the arguments ask for.
+pub(super) async fn run(config: &Config, arguments: &TuneArgs) -> anyhow::Result<()> {
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let source = Arc::new(WeightSource::new(config.recommend.weights()));
+    let stores = TuningStores::of(&Arc::new(store.clone()));
+    let tuning = WeightTuning::new(stores, source, Arc::new(SystemClock));
+    let done = done(&tuning, config, arguments).await;
+    store.close().await;
+    let (json, text) = done?;
+    show(arguments.store.json, &json, &text)
+}
+
+/// Does what the arguments ask for, and returns what to print.
+async fn done(
+    tuning: &WeightTuning,
+    config: &Config,
+    arguments: &TuneArgs,
+) -> anyhow::Result<(Value, String)> {
+    let actor = Principal::local();
+    if arguments.history {
+        let history = tuning.history().await?;
+        return Ok((history_as_json(&history), history_as_table(&history)));
+    }
+    if let Some(to) = arguments.rollback {
+        let used = tuning.roll_back(to, &actor).await.map_err(usage)?;
+        let version = used
+            .version
+            .map_or("none".into(), |version| version.to_string());
+        return Ok((
+            weights_as_json(&used),
+            format!("version {version} is used now"),
+        ));
+    }
+    let options = config.recommend.tuning.options();
+    let run = if arguments.dry_run {
+        tuning.look(&options).await
+    } else {
+        tuning.tune(&options, &actor).await
+    };
+    let run = run.map_err(usage)?;
+    Ok((run_as_json(&run), run.to_string()))
+}
+
+/// Tells what was asked for wrongly from what failed.
+fn usage(error: TuningError) -> anyhow::Error {
+    match error {
+        TuningError::Configured | TuningError::NoEarlier | TuningError::NoVersion(_) => {
+            WrongUsage(error.to_string()).into()
+        }
+        TuningError::Unusable(_) | TuningError::CutOff | TuningError::Store(_) => error.into(),
+    }
+}
+
+fn weights_as_json(weights: &RankingWeights) -> Value {
+    json!({"version": weights.version, "weights": weights.weights.named()})
+}
+
+fn run_as_json(run: &TuningRun) -> Value {
+    let (outcome, trial, version) = match &run.outcome {
+        RunOutcome::TooFew(_) => ("too_few", None, None),
+        RunOutcome::Settled => ("settled", None, None),
+        RunOutcome::NotBetter(trial) => ("not_better", Some(trial), None),
+        RunOutcome::Better(trial) => ("better", Some(trial), None),
+        RunOutcome::Adopted { version, trial } => ("adopted", Some(trial), Some(*version)),
+        RunOutcome::Overtaken(trial) => ("overtaken", Some(trial), None),
+    };
+    json!({
+        "outcome": outcome,
+        "reason": run.to_string(),
+        "present": weights_as_json(&run.present),
+        "examples": run.n_examples,
+        "version": version,
+        "candidate": trial.map(trial_as_json),
+    })
+}
+
+fn trial_as_json(trial: &Trial) -> Value {
+    json!({
+        "weights": trial.candidate.named(),
+        "training": trial.n_training,
+        "judging": trial.n_judging,
+        "position_bias": trial.position_bias,
+        "gain": gain_as_json(&trial.gain),
+        "plain_gain": trial.plain_gain,
+    })
+}
+
+fn gain_as_json(gain: &Gain) -> Value {
+    json!({
+        "before": gain.before,
+        "after": gain.after,
+        "difference": gain.difference(),
+        "low": gain.low,
+        "high": gain.high,
+    })
+}
+
+fn history_as_json(history: &WeightHistory) -> Value {
+    let versions: Vec<Value> = (history.versions.iter())
+        .map(|version| {
+            json!({
+                "version": version.version,
+                "weights": version.weights,
+                "reason": version.reason,
+                "created_at": version.created_at,
+            })
+        })
+        .collect();
+    Value::Object(Map::from_iter([
+        ("used".into(), json!(history.used)),
+        ("configured".into(), json!(history.is_configured)),
+        ("versions".into(), json!(versions)),
+    ]))
+}
+
+fn history_as_table(history: &WeightHistory) -> String {
+    if history.versions.is_empty() {
+        return "no weights were tuned".into();
+    }
+    let columns = [
+        Column::Text(""),
+        Column::Number("VERSION"),
+        Column::Text("MADE"),
+        Column::Number("RELEVANCE"),
+        Column::Number("SUCCESS"),
+        Column::Number("POPULARITY"),
+        Column::Number("PERFORMANCE"),
+        Column::Number("RATING"),
+        Column::Text("WHY"),
+    ];
+    let rows = history.versions.iter().map(|version| {
+        let is_used = history.used == Some(version.version) && !history.is_configured;
+        let mark = if is_used { "*" } else { "" };
+        let weights = Factor::ALL.map(|factor| {
+            let weight = version.weights.get(factor.as_str());
+            weight.map_or("-".into(), |weight| format!("{weight:.4}"))
+        });
+        let before = [
+            mark.to_owned(),
+            version.version.to_string(),
+            moment(version.created_at),
+        ];
+        let cells = before.into_iter().chain(weights);
+        cells.chain([foreign(&version.reason)]).collect()
+    });
+    let shown = table(&columns, rows.collect());
+    if history.is_configured {
+        return format!("{shown}\n\nNone of them is used: recommend.weights is configured.");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use riglm_domain::recommender::FactorWeights;
+    use riglm_domain::recommender::tuning::Shortage;
+    use riglm_domain::weights::WeightVersion;
+
+    use super::*;
+
+    fn history() -> WeightHistory {
+        let version = |version| WeightVersion {
+            ranking: "recommend".into(),
+            version,
+            weights: FactorWeights::default().named(),
+            reason: "a\u{1b}[2J reason".into(),
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        WeightHistory {
+            versions: vec![version(1), version(2)],
+            used: Some(2),
+            is_configured: false,
+        }
+    }
+
+    fn present() -> RankingWeights {
+        RankingWeights {
+            weights: FactorWeights::default(),
+            version: Some(2),
+        }
+    }
+
+    #[test]
+    fn the_history_marks_the_version_that_is_used() {
+        let mut history = history();
+        let shown = history_as_table(&history);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(
+            lines[1].starts_with(' ') && lines[1].contains("0.3500"),
+            "{shown}"
+        );
+        assert!(lines[2].starts_with('*'), "{shown}");
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+        history.is_configured = true;
+        let shown = history_as_table(&history);
+        assert!(
+            !shown.contains('*') && shown.contains("recommend.weights"),
+            "{shown}"
+        );
+        assert_eq!(history_as_json(&history)["versions"][1]["version"], 2);
+    }
+
+    #[test]
+    fn json_has_the_outcome_the_gain_and_the_reason() {
+        let gain = Gain {
+            before: 0.25,
+            after: 0.5,
+            low: 0.125,
+            high: 0.375,
+        };
+        let trial = Trial {
+            candidate: FactorWeights::default(),
+            n_training: 7,
+            n_judging: 3,
+            position_bias: 1.0,
+            gain,
+            plain_gain: 0.25,
+        };
+        let adopted = run_as_json(&TuningRun {
+            present: present(),
+            n_examples: 10,
+            outcome: RunOutcome::Adopted { version: 3, trial },
+        });
+        assert_eq!(adopted["outcome"], "adopted");
+        assert_eq!(
+            (&adopted["version"], &adopted["examples"]),
+            (&json!(3), &json!(10))
+        );
+        assert_eq!(adopted["candidate"]["gain"]["difference"], 0.25);
+        assert_eq!(adopted["present"]["weights"]["relevance"], 0.35);
+        let shortage = Shortage::Examples {
+            found: 1,
+            needed: 200,
+        };
+        let few = run_as_json(&TuningRun {
+            present: present(),
+            n_examples: 1,
+            outcome: RunOutcome::TooFew(shortage),
+        });
+        assert_eq!(
+            (&few["outcome"], &few["candidate"]),
+            (&json!("too_few"), &Value::Null)
+        );
+        assert!(few["reason"].as_str().unwrap().contains("200 are needed"));
+    }
+
+    #[test]
+    fn what_was_asked_for_wrongly_is_told_from_what_failed() {
+        assert!(usage(TuningError::NoVersion(3)).is::<WrongUsage>());
+        assert!(usage(TuningError::Configured).is::<WrongUsage>());
+        assert!(!usage(TuningError::CutOff).is::<WrongUsage>());
+    }
+}

@@ -1,0 +1,45 @@
+//! What is tried out on a part of the clients.
+
+use std::sync::Arc;
+
+use riglm_adapters_storage::Storage;
+use riglm_app::experiments::{ExperimentDesk, ExperimentStores, Experiments};
+use riglm_ports::clock::Clock;
+
+use super::hasher_from;
+use crate::config::Config;
+
+/// Returns what assigns clients to the arms of the experiments that run, with what was assigned
+/// before; `None` where none runs.
+pub(super) async fn experiments_from(
+    config: &Config,
+    storage: Option<&Arc<Storage>>,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Option<Arc<Experiments>>> {
+    let is_running = config.experiments.iter().any(|plan| plan.is_running);
+    let Some(storage) = storage.filter(|_| is_running) else {
+        return Ok(None);
+    };
+    let store = Arc::new(storage.store.clone());
+    let stores = ExperimentStores {
+        assignments: Arc::clone(&store) as _,
+        experiments: Arc::clone(&store) as _,
+        changes: store,
+    };
+    let hasher = hasher_from(config)?;
+    let experiments = Experiments::new(&config.experiments, hasher, stores, clock);
+    experiments.load().await;
+    Ok(Some(Arc::new(experiments)))
+}
+
+/// Returns what operators are told of experiments; `None` where nothing is stored.
+pub(super) fn desk_from(
+    config: &Config,
+    storage: Option<&Arc<Storage>>,
+    clock: Arc<dyn Clock>,
+) -> Option<Arc<ExperimentDesk>> {
+    let store = Arc::new(storage?.store.clone());
+    let plans = config.experiments.clone();
+    let desk = ExperimentDesk::new(plans, Arc::clone(&store) as _, store, clock);
+    Some(Arc::new(desk))
+}

@@ -1,0 +1,91 @@
+//! The recommender.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use riglm_adapters_prediction::O200kTokenCounter;
+use riglm_adapters_storage::{NoJournal, Storage, Store};
+use riglm_app::clock::SystemClock;
+use riglm_app::experiments::Experiments;
+use riglm_app::recommend::{RecommendStores, Recommender, RecommenderParts};
+use riglm_app::search::{SearchParts, ToolSearch};
+use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
+use riglm_app::weight_tuning::WeightSource;
+use riglm_domain::canonical::KeyedHasher;
+use riglm_domain::id::RunId;
+use riglm_ports::clock::Clock;
+use riglm_ports::observer::{Observer, Unobserved};
+
+use super::search::{encoders, stores_of};
+use crate::config::Config;
+
+/// Builds the recommender; `None` where it is switched off.
+pub(super) fn recommender_from(
+    config: &Config,
+    storage: Option<&Arc<Storage>>,
+    search: Option<&Arc<ToolSearch>>,
+    (recorder, weights): (&Arc<Recorder>, &Arc<WeightSource>),
+    experiments: Option<&Arc<Experiments>>,
+    (clock, observer): (Arc<dyn Clock>, Arc<dyn Observer>),
+) -> anyhow::Result<Option<Arc<Recommender>>> {
+    let Some(search) = search.filter(|_| config.recommend.enabled) else {
+        return Ok(None);
+    };
+    let store = storage.map(|storage| Arc::new(storage.store.clone()) as Arc<dyn RecommendStores>);
+    let parts = RecommenderParts {
+        search: Arc::clone(search),
+        store,
+        recorder: Arc::clone(recorder),
+        observer,
+        clock,
+        options: config.recommend.options()?,
+        weights: Arc::clone(weights),
+        experiments: experiments.cloned(),
+    };
+    Ok(Some(Arc::new(Recommender::new(parts))))
+}
+
+/// Returns a search and a recommender over a store, which record nothing.
+///
+/// # Errors
+///
+/// Returns what is configured in a way that cannot work, and what the store says.
+pub async fn recommender_over(
+    config: &Config,
+    store: &Arc<Store>,
+) -> anyhow::Result<(Arc<ToolSearch>, Recommender)> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let search = Arc::new(ToolSearch::new(SearchParts {
+        encoders: encoders(config)?,
+        stores: Some(stores_of(store)),
+        next_tools: None,
+        counter: Arc::new(O200kTokenCounter),
+        clock: Arc::clone(&clock),
+        rules: config.search.rules()?,
+    }));
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).context("failed to get random numbers")?;
+    let recorder = Recorder::new(
+        Arc::new(NoJournal),
+        KeyedHasher::new(&key),
+        Arc::clone(&clock),
+        RunId::new(clock.now(), super::entropy()?),
+        RecorderOptions {
+            policy: RecordingPolicy::Off,
+            ..RecorderOptions::default()
+        },
+    );
+    let weights = Arc::new(WeightSource::new(config.recommend.weights()));
+    weights.read(&**store).await?;
+    let recommender = Recommender::new(RecommenderParts {
+        search: Arc::clone(&search),
+        store: Some(Arc::clone(store) as Arc<dyn RecommendStores>),
+        recorder: Arc::new(recorder),
+        observer: Arc::new(Unobserved),
+        clock,
+        options: config.recommend.options()?,
+        weights,
+        experiments: None,
+    });
+    Ok((search, recommender))
+}

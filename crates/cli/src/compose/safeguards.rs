@@ -1,0 +1,37 @@
+//! The safeguards.
+
+use std::sync::Arc;
+
+use riglm_adapters_prediction::O200kTokenCounter;
+use riglm_app::filtering::ListFilter;
+use riglm_app::proxy::MetaTools;
+use riglm_app::safeguards::{Limiter, LimiterParts, SafeguardParts, Safeguards};
+use riglm_app::search::ToolSearch;
+use riglm_ports::observer::Observer;
+
+use crate::config::Config;
+
+/// Returns the safeguards that the configuration asks for; `None` where there are none.
+pub(super) fn safeguards_from(
+    config: &Config,
+    tools: &MetaTools,
+    (search, filter): (Option<&Arc<ToolSearch>>, &ListFilter),
+    observer: Arc<dyn Observer>,
+) -> Option<Arc<Safeguards>> {
+    let context_tools = [&tools.set_context, &tools.search].into_iter().flatten();
+    let limits = &config.safeguards.limits;
+    let mut options = limits.options(context_tools.map(ToString::to_string).collect());
+    options.own_tools = tools.names().cloned().collect();
+    let limiter = Limiter::new(LimiterParts {
+        options,
+        search: search.cloned(),
+        lists: filter.lists().cloned(),
+        observer: Arc::clone(&observer),
+    });
+    let options = config.safeguards.options(&config.profile_safeguards);
+    let parts = SafeguardParts {
+        counter: Arc::new(O200kTokenCounter),
+        observer,
+    };
+    Safeguards::new(options, limiter, &parts).map(Arc::new)
+}

@@ -1,0 +1,41 @@
+//! The weights of recommendations: where they come from, and what tunes them.
+
+use std::sync::Arc;
+
+use riglm_adapters_storage::Storage;
+use riglm_app::weight_tuning::{TuningStores, TuningTask, WeightSource, WeightTuning};
+use riglm_ports::clock::Clock;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+
+/// Returns what knows the weights. Where there is a store, it follows what is decided there, and
+/// weights are tuned where the configuration asks for it.
+pub(super) fn weights_from(
+    config: &Config,
+    storage: Option<&Storage>,
+    clock: &Arc<dyn Clock>,
+    (stop, tasks): (&CancellationToken, &TaskTracker),
+) -> Arc<WeightSource> {
+    let config = &config.recommend;
+    let source = Arc::new(WeightSource::new(config.weights()));
+    let Some(storage) = storage else {
+        return source;
+    };
+    let store = Arc::new(storage.store.clone());
+    let watch = Arc::clone(&source).keep_watch(store.clone(), store.clone(), stop.clone());
+    tasks.spawn(watch);
+    if config.tuning.enabled {
+        let stores = TuningStores::of(&store);
+        let tuning = WeightTuning::new(stores, Arc::clone(&source), Arc::clone(clock));
+        let task = TuningTask {
+            tuning: Arc::new(tuning),
+            store,
+            options: config.tuning.options(),
+            interval: config.tuning.interval,
+        };
+        tasks.spawn(task.run(stop.clone()));
+    }
+    source
+}

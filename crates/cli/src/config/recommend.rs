@@ -1,0 +1,256 @@
+//! The configuration section `recommend`: what is recommended for an intent in words.
+
+mod experiments;
+mod tuning;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use riglm_app::recommend::{RecommendOptions, TaggedTools};
+use riglm_domain::prediction::NamePattern;
+use riglm_domain::recommender::{FactorWeights, Lexicon, WeightsError};
+use serde::Deserialize;
+use validator::{Validate, ValidationError};
+
+use super::ConfigError;
+use super::search::check_tool_name;
+
+pub use experiments::{ArmConfig, ExperimentConfig};
+pub(super) use experiments::{Around, plans};
+pub use tuning::WeightTuningConfig;
+
+/// The section `recommend`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[validate(schema(function = "check_section"))]
+pub struct RecommendConfig {
+    /// Whether tools are recommended at all.
+    pub enabled: bool,
+    /// Whether clients are listed the tools for it, where lists have tools of the proxy.
+    pub tools: bool,
+    /// The name of the tool that recommends others.
+    #[validate(custom(function = "check_tool_name"))]
+    pub tool_name: String,
+    /// The name of the tool by which clients rate others.
+    #[validate(custom(function = "check_tool_name"))]
+    pub rate_tool_name: String,
+    /// How many tools are recommended when nobody says.
+    #[validate(range(min = 1, max = 50, message = "expected a number from 1 to 50"))]
+    pub limit: u32,
+    /// How many candidates are ranked.
+    #[validate(range(min = 1, max = 200, message = "expected a number from 1 to 200"))]
+    pub candidates: u32,
+    /// The days after which a use of a tool counts half.
+    #[validate(range(min = 1, max = 3_650, message = "expected a number from 1 to 3650"))]
+    pub half_life_days: u32,
+    /// How long a ranking is given again to who asks the same; 0 for not at all.
+    #[serde(with = "humantime_serde")]
+    #[validate(custom(function = "check_ttl"))]
+    pub cache_ttl: Duration,
+    /// Words that say what is to be done, beside those that come with riglm.
+    pub lexicon: Option<PathBuf>,
+    /// Which tools are for projects with one of some tags alone, by patterns of their names.
+    pub tags: BTreeMap<String, Vec<String>>,
+    /// How much each factor counts.
+    #[validate(nested)]
+    pub weights: Option<WeightsConfig>,
+    /// Whether weights are tuned while riglm runs.
+    #[validate(nested)]
+    pub tuning: WeightTuningConfig,
+    /// What is tried out on a part of the clients, by name.
+    pub experiments: BTreeMap<String, ExperimentConfig>,
+}
+
+impl Default for RecommendConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            tools: false,
+            tool_name: "recommend_tools".into(),
+            rate_tool_name: "rate_tool".into(),
+            limit: 10,
+            candidates: 20,
+            half_life_days: 30,
+            cache_ttl: Duration::from_hours(1),
+            lexicon: None,
+            tags: BTreeMap::new(),
+            weights: None,
+            tuning: WeightTuningConfig::default(),
+            experiments: BTreeMap::new(),
+        }
+    }
+}
+
+impl RecommendConfig {
+    /// Returns the options that the section asks for; reads the file of words.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] for a file of words that cannot be read, with its name.
+    pub fn options(&self) -> Result<RecommendOptions, ConfigError> {
+        let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let tagged = self.tags.iter().map(|(tools, tags)| TaggedTools {
+            tools: NamePattern::new(tools),
+            tags: tags.clone(),
+        });
+        Ok(RecommendOptions {
+            limit: at_most(self.limit),
+            n_candidates: at_most(self.candidates),
+            half_life_days: self.half_life_days.into(),
+            cache_ttl: self.cache_ttl,
+            lexicon: self.all_words()?,
+            tagged: tagged.collect(),
+        })
+    }
+
+    /// Returns the weights that are configured, which win over those that are tuned.
+    #[must_use]
+    pub fn weights(&self) -> Option<FactorWeights> {
+        // What are no weights was refused when the section was read.
+        self.weights.and_then(|weights| weights.weights().ok())
+    }
+
+    fn all_words(&self) -> Result<Lexicon, ConfigError> {
+        let shipped = Lexicon::shipped();
+        let Some(path) = &self.lexicon else {
+            return Ok(shipped);
+        };
+        let refused = |reason: String| ConfigError::Lexicon {
+            path: path.clone(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        shipped
+            .with(&text)
+            .map_err(|error| refused(error.to_string()))
+    }
+}
+
+/// The subsection `recommend.weights`: numbers from 0 to 1 that sum to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Validate)]
+#[serde(deny_unknown_fields)]
+#[validate(schema(function = "check_weights"))]
+pub struct WeightsConfig {
+    /// How well the tool fits the intent.
+    pub relevance: f64,
+    /// How often its calls succeed.
+    pub success_rate: f64,
+    /// How often it is used, and how lately.
+    pub popularity: f64,
+    /// How quickly it answers.
+    pub performance: f64,
+    /// How people rate it.
+    pub user_rating: f64,
+}
+
+impl WeightsConfig {
+    /// Returns the weights.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WeightsError`] for numbers that are none.
+    pub fn weights(&self) -> Result<FactorWeights, WeightsError> {
+        FactorWeights::new([
+            self.relevance,
+            self.success_rate,
+            self.popularity,
+            self.performance,
+            self.user_rating,
+        ])
+    }
+}
+
+fn check_ttl(ttl: &Duration) -> Result<(), ValidationError> {
+    if *ttl <= Duration::from_hours(24) {
+        return Ok(());
+    }
+    let message = "expected at most 24h: what tools did meanwhile would not count";
+    Err(ValidationError::new("ttl").with_message(message.into()))
+}
+
+fn check_section(config: &RecommendConfig) -> Result<(), ValidationError> {
+    let refused =
+        |message: String| Err(ValidationError::new("recommend").with_message(message.into()));
+    if config.tool_name == config.rate_tool_name {
+        let name = &config.tool_name;
+        return refused(format!(
+            "tool_name and rate_tool_name must not both be {name}"
+        ));
+    }
+    if config.candidates < config.limit {
+        return refused(format!(
+            "candidates ({}) must not be less than limit ({})",
+            config.candidates, config.limit
+        ));
+    }
+    for (tools, tags) in &config.tags {
+        let is_tag = |tag: &String| !tag.trim().is_empty() && tag.chars().count() <= 64;
+        if tags.is_empty() || !tags.iter().all(is_tag) {
+            return refused(format!(
+                "tags.{tools:?} must be a list of tags of 1 to 64 characters"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_weights(weights: &WeightsConfig) -> Result<(), ValidationError> {
+    let Err(error) = weights.weights() else {
+        return Ok(());
+    };
+    Err(ValidationError::new("weights").with_message(error.to_string().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for (wrong, said) in [
+            (r#"{"tool_name":"rate_tool"}"#, "both be rate_tool"),
+            (r#"{"rate_tool_name":"a b"}"#, "letters"),
+            (r#"{"limit":0}"#, "from 1 to 50"),
+            (r#"{"limit":30}"#, "must not be less than limit"),
+            (r#"{"candidates":201}"#, "from 1 to 200"),
+            (r#"{"half_life_days":0}"#, "from 1 to 3650"),
+            (r#"{"cache_ttl":"25h"}"#, "at most 24h"),
+            (r#"{"tags":{"py*":[]}}"#, "py*"),
+            (r#"{"tags":{"py*":[" "]}}"#, "py*"),
+        ] {
+            let config: RecommendConfig = serde_json::from_str(wrong).unwrap();
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
+        assert!(RecommendConfig::default().validate().is_ok());
+    }
+
+    #[test]
+    fn a_bad_file_of_words_is_named() {
+        let config = RecommendConfig {
+            lexicon: Some("/nowhere/words.txt".into()),
+            ..RecommendConfig::default()
+        };
+        let error = config.options().unwrap_err().to_string();
+        assert!(error.contains("/nowhere/words.txt"), "{error}");
+    }
+
+    #[test]
+    fn weights_are_checked_as_a_whole() {
+        let read = |text: &str| serde_json::from_str::<RecommendConfig>(text);
+        let weights = |relevance: f64| {
+            let text = format!(
+                r#"{{"weights":{{"relevance":{relevance},"success_rate":0.2,"popularity":0.1,
+                "performance":0.1,"user_rating":0.1}}}}"#
+            );
+            read(&text).unwrap().validate()
+        };
+        assert!(weights(0.5).is_ok());
+        let error = weights(0.6).unwrap_err().to_string();
+        assert!(error.contains("sum to"), "{error}");
+        let error = weights(-0.5).unwrap_err().to_string();
+        assert!(error.contains("relevance"), "{error}");
+        assert!(read(r#"{"weights":{"relevance":1}}"#).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! The subsections `recommend.experiments.NAME`: what is tried out on a part of the clients.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, PredictorName, predictor_set};
+use riglm_adapters_storage::RecordingMode;
+use riglm_app::learning::MAX_ARM_PREDICTORS;
+use riglm_domain::experiment::{
+    ArmPlan, ExperimentPlan, FusionRule, Metric, PlanError, Unit, check_plans,
+};
+use riglm_domain::listing::ListPolicyName;
+use riglm_domain::prediction::PredictorSet;
+use serde::Deserialize;
+
+use super::WeightsConfig;
+use crate::config::search::Fusion;
+use crate::config::validation::Refusal;
+use crate::config::{SearchConfig, tree::join};
+
+/// Where experiments stand in the configuration.
+const SECTION: &str = "recommend.experiments";
+
+/// The subsection `recommend.experiments.NAME`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExperimentConfig {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// What is assigned to an arm as a whole.
+    pub unit: Unit,
+    /// What is counted.
+    pub metric: Metric,
+    /// How likely it may be that an arm is called better or worse although none is.
+    pub alpha: f64,
+    /// How long it is counted what a unit does.
+    #[serde(with = "humantime_serde")]
+    pub window: Duration,
+    /// The arm that the others are compared with.
+    pub control: String,
+    /// The arms by their names.
+    pub arms: BTreeMap<String, ArmConfig>,
+}
+
+impl Default for ExperimentConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            unit: Unit::default(),
+            metric: Metric::default(),
+            alpha: 0.05,
+            window: Duration::from_hours(24),
+            control: "control".into(),
+            arms: BTreeMap::new(),
+        }
+    }
+}
+
+/// The subsection `recommend.experiments.NAME.arms.NAME`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmConfig {
+    /// The share of all units that belong to the arm.
+    pub share: f64,
+    /// How much each factor of a recommendation counts.
+    #[serde(default)]
+    pub weights: Option<WeightsConfig>,
+    /// How searches fuse scores.
+    #[serde(default)]
+    pub fusion: Option<Fusion>,
+    /// When lists change.
+    #[serde(default)]
+    pub policy: Option<ListPolicyName>,
+    /// What the next tools of a session are predicted with: one predictor, or those of which a mix
+    /// is made.
+    #[serde(default)]
+    pub predictors: Option<Vec<PredictorName>>,
+}
+
+/// The sections that experiments refer to.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Around<'a> {
+    pub(in crate::config) search: &'a SearchConfig,
+    pub(in crate::config) filtering: &'a FilteringConfig,
+    pub(in crate::config) prediction: &'a PredictionConfig,
+    pub(in crate::config) recording: RecordingMode,
+}
+
+/// Returns the experiments that the sections describe, by their names.
+pub(in crate::config) fn plans(
+    experiments: &BTreeMap<String, ExperimentConfig>,
+    around: Around<'_>,
+) -> Result<Vec<ExperimentPlan>, Refusal> {
+    let all = experiments.iter();
+    let all = all.map(|(name, experiment)| experiment.plan(name, around));
+    let plans = all.collect::<Result<Vec<_>, Refusal>>()?;
+    check_plans(&plans).map_err(|PlanError { key, fault }| Refusal {
+        key: join(SECTION, &key),
+        reason: fault.to_string(),
+    })?;
+    Ok(plans)
+}
+
+impl ExperimentConfig {
+    fn plan(&self, name: &str, around: Around<'_>) -> Result<ExperimentPlan, Refusal> {
+        if self.enabled && around.recording == RecordingMode::Off {
+            return Err(Refusal {
+                key: format!("{SECTION}.{name}.enabled"),
+                reason: "an experiment needs what is recorded, and recording.mode is off".into(),
+            });
+        }
+        let arms = self.arms.iter();
+        let arms = arms.map(|(arm, config)| config.plan((name, arm), around));
+        let arms = arms.collect::<Result<Vec<_>, Refusal>>()?;
+        if let Some(arm) = one_too_many(&arms, around.prediction.set()) {
+            return Err(Refusal {
+                key: format!("{SECTION}.{name}.arms.{arm}.predictors"),
+                reason: format!(
+                    "the arms have more than {MAX_ARM_PREDICTORS} predictors beside that of section \
+                     prediction: each learns from every call"
+                ),
+            });
+        }
+        Ok(ExperimentPlan {
+            name: name.into(),
+            is_running: self.enabled,
+            unit: self.unit,
+            metric: self.metric,
+            alpha: self.alpha,
+            window: self.window,
+            control: self.control.clone(),
+            arms,
+        })
+    }
+}
+
+impl ArmConfig {
+    fn plan(&self, (name, arm): (&str, &str), around: Around<'_>) -> Result<ArmPlan, Refusal> {
+        let refusal = |key: &str, reason: String| Refusal {
+            key: format!("{SECTION}.{name}.arms.{arm}.{key}"),
+            reason,
+        };
+        let weights = self.weights.map(|weights| weights.weights()).transpose();
+        if let Some(reason) = self
+            .policy
+            .and_then(|policy| no_policy(policy, around.filtering))
+        {
+            return Err(refusal("policy", reason.into()));
+        }
+        let predictors = self.predictors.as_deref().map(|names| {
+            let set = predictor_set(names).map_err(|error| error.to_string());
+            set.and_then(|set| no_predictors(around).map_or(Ok(set), |reason| Err(reason.into())))
+        });
+        let predictors = predictors.transpose();
+        Ok(ArmPlan {
+            name: arm.into(),
+            share: self.share,
+            weights: weights.map_err(|error| refusal("weights", error.to_string()))?,
+            fusion: self.fusion.map(|fusion| match fusion {
+                Fusion::Score => FusionRule::Score,
+                Fusion::Rrf => FusionRule::ReciprocalRank(around.search.rrf.fusion()),
+            }),
+            policy: self.policy,
+            predictors: predictors.map_err(|reason| refusal("predictors", reason))?,
+        })
+    }
+}
+
+/// Returns the name of the first arm with more predictors than are kept, beside `general`.
+fn one_too_many(arms: &[ArmPlan], general: PredictorSet) -> Option<&str> {
+    let mut kept: Vec<PredictorSet> = Vec::new();
+    for arm in arms {
+        let other = arm.predictors.filter(|set| *set != general);
+        let Some(set) = other.filter(|set| !kept.contains(set)) else {
+            continue;
+        };
+        if kept.len() == MAX_ARM_PREDICTORS {
+            return Some(&arm.name);
+        }
+        kept.push(set);
+    }
+    None
+}
+
+/// Returns why nothing is predicted that arms could differ in.
+fn no_predictors(around: Around<'_>) -> Option<&'static str> {
+    let is_searched = around.search.enabled && around.filtering.may_hide();
+    if !around.prediction.enabled {
+        Some("predictors need prediction.enabled = true")
+    } else if !around.filtering.is_learned() && !is_searched {
+        Some(
+            "predictors need what shows predictions: filtering.strategy = \"prediction\", or \
+             searches where another strategy hides tools",
+        )
+    } else {
+        None
+    }
+}
+
+/// Returns why lists cannot have a policy.
+fn no_policy(policy: ListPolicyName, filtering: &FilteringConfig) -> Option<&'static str> {
+    let needs = |patterns: &[String]| patterns.is_empty();
+    if !filtering.is_learned() {
+        Some("a policy needs filtering.strategy = \"prediction\"")
+    } else if policy == ListPolicyName::Allowlist && needs(&filtering.allow) {
+        Some("this policy needs at least one pattern in filtering.allow")
+    } else if policy == ListPolicyName::Denylist && needs(&filtering.deny) {
+        Some("this policy needs at least one pattern in filtering.deny")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,104 @@
+//! How like recent calls are to what somebody said that they do.
+
+use std::collections::HashSet;
+
+use crate::listing::is_core_verb;
+use crate::retrieval::words;
+
+/// A call, by the words of its tool's name and of its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecentCall {
+    /// The name of the tool.
+    pub(super) tool: Box<str>,
+    /// The terms of the name and of the arguments, but for verbs that go with any thing.
+    terms: HashSet<String>,
+}
+
+impl RecentCall {
+    /// The most characters of a name that are kept.
+    const MAX_NAME_CHARS: usize = 64;
+    /// The most terms that are kept.
+    const MAX_TERMS: usize = 128;
+
+    /// Returns a call of a tool with what its arguments say, as far as that is read.
+    #[must_use]
+    pub fn new(tool: &str, arguments: &str) -> Self {
+        let tool: String = tool.chars().take(Self::MAX_NAME_CHARS).collect();
+        let terms = words(&tool).into_iter().chain(words(arguments));
+        Self {
+            terms: telling(terms).take(Self::MAX_TERMS).collect(),
+            tool: tool.into(),
+        }
+    }
+}
+
+/// Returns how like calls are to a context, from 0 to 1: the mean of their overlap coefficients with
+/// it (Szymkiewicz and Simpson), `|C and W| / min(|C|, |W|)` over the terms C of the context and W of a
+/// call, verbs that go with any thing apart. 1 where no calls or not the context have terms: nothing
+/// speaks against it.
+#[must_use]
+pub fn similarity<'a>(context: &str, calls: impl IntoIterator<Item = &'a RecentCall>) -> f64 {
+    let context: HashSet<String> = telling(words(context).into_iter()).collect();
+    if context.is_empty() {
+        return 1.0;
+    }
+    let (mut sum, mut n) = (0.0, 0.0);
+    for call in calls.into_iter().filter(|call| !call.terms.is_empty()) {
+        let shared = call.terms.intersection(&context).count();
+        let least = call.terms.len().min(context.len());
+        sum += to_f64(shared) / to_f64(least);
+        n += 1.0;
+    }
+    if n > 0.0 { sum / n } else { 1.0 }
+}
+
+fn telling(terms: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    terms.filter(|term| !is_core_verb(term))
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers of words are far below 2^52"
+)]
+fn to_f64(n: usize) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(context: &str, calls: &[(&str, &str)]) -> f64 {
+        let calls = calls.iter().map(|(tool, said)| RecentCall::new(tool, said));
+        similarity(context, &calls.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn calls_are_as_like_a_context_as_they_share_its_words() {
+        let close = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
+        close(of("list the boats", &[("get_boat", "")]), 1.0);
+        close(of("list the boats", &[("list_crews", "")]), 0.0);
+        close(of("sail boats", &[("list_boats", "crew 7")]), 0.5);
+        close(of("boats", &[("list_boats", ""), ("get_crew", "")]), 0.5);
+        close(of("boats", &[("list_boats", ""), ("get", "")]), 1.0);
+        close(of("list the boats", &[]), 1.0);
+        close(of("list", &[("get_crew", "")]), 1.0);
+        close(of("boats", &[("", "")]), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_share(
+            context in "\\PC{0,40}",
+            calls in proptest::collection::vec(("\\PC{0,20}", "\\PC{0,20}"), 0..6),
+        ) {
+            let calls: Vec<RecentCall> = (calls.iter())
+                .map(|(tool, said)| RecentCall::new(tool, said))
+                .collect();
+            let like = similarity(&context, &calls);
+            prop_assert!((0.0..=1.0).contains(&like));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The context of a session: what its client said last that it does, until it says something else, or
+//! its calls show that it does something else.
+//!
+//! Unlike other texts a context does not fade: what somebody may not do because of what they said
+//! must not change by waiting.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::IntentSource;
+use super::shift::{RecentCall, similarity};
+
+/// How many calls are looked at together.
+const N_CALLS: usize = 5;
+/// Fewer calls tell nothing.
+const MIN_CALLS: usize = 3;
+
+/// Why a context is another one than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContextShift {
+    /// The client said that it does something else.
+    Declared,
+    /// Its calls show it.
+    Drifted,
+}
+
+impl ContextShift {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Declared, Self::Drifted];
+
+    /// Returns the name under which it is counted.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Declared => "declared",
+            Self::Drifted => "drifted",
+        }
+    }
+}
+
+/// What was said of what is wanted, as it was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatedIntent {
+    /// What the client said last that it does, or what its calls show since.
+    pub context: Option<Arc<str>>,
+    /// What the client itself said last, whatever it called since.
+    pub declared: Option<Arc<str>>,
+    /// When that was.
+    pub declared_at: Option<Timestamp>,
+    /// What was looked for and asked of prompts and models lately, a line each, the newest first.
+    pub sought: String,
+}
+
+impl StatedIntent {
+    /// Returns what was said last in two places of the same session.
+    #[must_use]
+    pub fn or_earlier(self, other: Self) -> Self {
+        let (newest, other) = if other.declared_at > self.declared_at {
+            (other, self)
+        } else {
+            (self, other)
+        };
+        let texts = [newest.sought, other.sought];
+        let sought: Vec<String> = texts.into_iter().filter(|it| !it.is_empty()).collect();
+        Self {
+            context: newest.context.or(other.context),
+            sought: sought.join("\n"),
+            ..newest
+        }
+    }
+}
+
+/// What a client said that it does, by where it said so.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contexts {
+    declared: Vec<Declared>,
+    /// What calls showed after that, in the words of the names of their tools.
+    shown: Option<Arc<str>>,
+    /// Calls since the context holds, the oldest first.
+    calls: VecDeque<RecentCall>,
+}
+
+#[derive(Clone, Debug)]
+struct Declared {
+    source: IntentSource,
+    text: Arc<str>,
+    at: Timestamp,
+}
+
+impl Contexts {
+    /// Notes what a client says. What it says again in the same place, as with each request, is no
+    /// news.
+    pub(super) fn declare(
+        &mut self,
+        source: IntentSource,
+        text: &str,
+        now: Timestamp,
+    ) -> Option<ContextShift> {
+        use IntentSource::{Control, Request, SetContext};
+        if !matches!(source, SetContext | Request | Control) {
+            return None;
+        }
+        let known = self.declared.iter().position(|one| one.source == source);
+        if known.is_some_and(|at| &*self.declared[at].text == text) && source != SetContext {
+            return None;
+        }
+        let before = self.context();
+        if let Some(known) = known {
+            self.declared.remove(known);
+        }
+        // The last one at the end, whatever clocks say.
+        self.declared.push(Declared {
+            source,
+            text: text.into(),
+            at: now,
+        });
+        self.shown = None;
+        self.calls.clear();
+        let is_another = before.is_some_and(|before| &*before != text);
+        is_another.then_some(ContextShift::Declared)
+    }
+
+    /// Notes a call.
+    pub(super) fn called(&mut self, call: RecentCall, threshold: f64) -> Option<ContextShift> {
+        let context = self.context()?;
+        if self.calls.len() >= N_CALLS {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(call);
+        let is_other =
+            self.calls.len() >= MIN_CALLS && similarity(&context, &self.calls) < threshold;
+        if !is_other {
+            return None;
+        }
+        let mut names: Vec<String> = Vec::new();
+        for call in self.calls.drain(..) {
+            // As clauses of their own, so that each begins with its verb.
+            let name = call.tool.replace(['_', '-', '.', '/'], " ");
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        self.shown = Some(names.join(", ").into());
+        Some(ContextShift::Drifted)
+    }
+
+    fn context(&self) -> Option<Arc<str>> {
+        let declared = || self.declared.last().map(|one| Arc::clone(&one.text));
+        self.shown.clone().or_else(declared)
+    }
+
+    pub(super) fn stated(&self, sought: String) -> StatedIntent {
+        let declared = self.declared.last();
+        StatedIntent {
+            context: self.context(),
+            declared: declared.map(|one| Arc::clone(&one.text)),
+            declared_at: declared.map(|one| one.at),
+            sought,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::super::{IntentMemory, IntentWeights};
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    fn note(memory: &mut IntentMemory, source: IntentSource, text: &str) -> Option<ContextShift> {
+        memory.note(source, text, &IntentWeights::default(), NOW)
+    }
+
+    fn context(memory: &IntentMemory) -> Option<String> {
+        memory.stated(NOW).context.map(|text| text.to_string())
+    }
+
+    #[test]
+    fn a_context_holds_until_another_one_is_said() {
+        use IntentSource::{Request, Search, SetContext};
+        let mut memory = IntentMemory::default();
+        assert_eq!(note(&mut memory, Search, "boats"), None);
+        assert_eq!(context(&memory), None);
+        assert_eq!(memory.stated(NOW).sought, "boats");
+        assert_eq!(note(&mut memory, Request, "of the harbour"), None);
+        let declared = Some(ContextShift::Declared);
+        assert_eq!(note(&mut memory, SetContext, "list boats"), declared);
+        // A header that comes with each request says nothing new.
+        assert_eq!(note(&mut memory, Request, "of the harbour"), None);
+        assert_eq!(context(&memory).as_deref(), Some("list boats"));
+        assert_eq!(note(&mut memory, SetContext, "list boats"), None);
+        assert_eq!(note(&mut memory, Request, "of the ferry"), declared);
+        for _ in 0..1_000 {
+            note(&mut memory, IntentSource::Arguments, "anything");
+        }
+        let later = NOW + SignedDuration::from_hours(1_000);
+        let stated = memory.stated(later);
+        assert_eq!(stated.context.as_deref(), Some("of the ferry"));
+        assert_eq!(stated.sought, "", "what was looked for fades");
+    }
+
+    #[test]
+    fn a_source_that_does_not_count_declares_nothing() {
+        let weights = IntentWeights {
+            request: 0.0,
+            ..IntentWeights::default()
+        };
+        let mut memory = IntentMemory::default();
+        memory.note(IntentSource::Request, "boats", &weights, NOW);
+        assert_eq!(context(&memory), None);
+    }
+
+    #[test]
+    fn calls_that_are_less_like_the_context_than_the_threshold_take_its_place() {
+        // Each shares one of its two terms with the two of the context.
+        let half = || RecentCall::new("get_boat", "crew");
+        let other = || RecentCall::new("get_crew", "");
+        let run = |threshold: f64, calls: &[RecentCall]| {
+            let mut memory = IntentMemory::default();
+            note(&mut memory, IntentSource::SetContext, "sail boats");
+            let mut shifts = calls.iter().cloned();
+            let shift = shifts.find_map(|call| memory.called(call, threshold));
+            (shift, context(&memory).unwrap())
+        };
+        let drifted = (Some(ContextShift::Drifted), "get crew".to_owned());
+        let same = (None, "sail boats".to_owned());
+        assert_eq!(run(0.5, &[half(), half(), half()]), same, "as like as that");
+        let one = (Some(ContextShift::Drifted), "get boat".to_owned());
+        assert_eq!(run(0.51, &[half(), half(), half()]), one);
+        assert_eq!(
+            run(0.51, &[other(), other()]),
+            same,
+            "two calls tell nothing"
+        );
+        assert_eq!(run(0.1, &[other(), other(), other()]), drifted);
+        assert_eq!(run(0.0, &[other(), other(), other()]), same, "off");
+        // Without a context there is nothing to drift from.
+        let mut memory = IntentMemory::default();
+        for _ in 0..9 {
+            assert_eq!(memory.called(other(), 1.0), None);
+        }
+    }
+
+    #[test]
+    fn after_a_shift_calls_are_compared_with_what_they_showed() {
+        let mut memory = IntentMemory::default();
+        note(&mut memory, IntentSource::SetContext, "list boats\nread");
+        let call = |tool: &str| RecentCall::new(tool, "");
+        for _ in 0..2 {
+            assert_eq!(memory.called(call("list_crews"), 0.3), None);
+        }
+        let shift = memory.called(call("update_crew"), 0.3);
+        assert_eq!(shift, Some(ContextShift::Drifted));
+        assert_eq!(context(&memory).as_deref(), Some("list crews, update crew"));
+        // What the client itself said stays known.
+        let stated = memory.stated(NOW);
+        assert_eq!(stated.declared.as_deref(), Some("list boats\nread"));
+        for _ in 0..9 {
+            assert_eq!(memory.called(call("get_crew"), 0.3), None);
+        }
+        note(&mut memory, IntentSource::SetContext, "list boats");
+        assert_eq!(context(&memory).as_deref(), Some("list boats"));
+    }
+
+    #[test]
+    fn what_was_said_last_in_two_places_counts() {
+        let at = |seconds| Some(NOW + SignedDuration::from_secs(seconds));
+        let stated = |text: &str, seconds, sought: &str| StatedIntent {
+            context: Some(text.into()),
+            declared: Some(text.into()),
+            declared_at: at(seconds),
+            sought: sought.into(),
+        };
+        let older = stated("older", 1, "a");
+        let newer = stated("newer", 2, "b");
+        for both in [
+            older.clone().or_earlier(newer.clone()),
+            newer.clone().or_earlier(older.clone()),
+        ] {
+            assert_eq!(both.context.as_deref(), Some("newer"));
+            assert_eq!(both.sought, "b\na");
+        }
+        let nothing = StatedIntent::default();
+        assert_eq!(nothing.or_earlier(older.clone()), older);
+    }
+}

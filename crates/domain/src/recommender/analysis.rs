@@ -1,0 +1,200 @@
+//! What a text asks for, by its words.
+
+mod language;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use language::{Language, Script};
+use scan::{Form, Sign, SignOf, signs};
+use tokens::tokens;
+
+use super::lexicon::{ActionAccess, Lexicon};
+use crate::retrieval::Query;
+
+/// Whether a text asks to find out something or to change something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IntendedAccess {
+    /// All of its actions find out something, or it is a question without any other action.
+    Read,
+    /// One of its actions changes something.
+    Write,
+    /// It does not say.
+    #[default]
+    Unknown,
+}
+
+/// What a text says is not wanted, and does not want elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Negated {
+    /// The names of actions, in the order of the text.
+    pub actions: Vec<String>,
+    /// The names of domains, in the order of the lexicon.
+    pub domains: Vec<String>,
+    /// Technical terms, in the order of the text.
+    pub terms: Vec<String>,
+}
+
+/// What a text asks for. Nothing in it repeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IntentAnalysis {
+    /// The names of the actions, in the order of the text.
+    pub actions: Vec<String>,
+    /// The names of the domains, in the order of the lexicon.
+    pub domains: Vec<String>,
+    /// Technical terms, in the order of the text: those of the lexicon by their name there, and
+    /// what is written as identifiers, files, addresses and abbreviations are.
+    pub terms: Vec<String>,
+    /// What is not wanted.
+    pub negated: Negated,
+    /// The language, as far as it can be told.
+    pub language: Language,
+    /// The script of most of its letters.
+    pub script: Script,
+    /// Whether it asks to change something.
+    pub access: IntendedAccess,
+    /// Whether it has so many words that what it says not to want is said of details, which their tools
+    /// are needed for all the same; in brief texts it is meant of tools.
+    pub is_long: bool,
+}
+
+impl IntentAnalysis {
+    /// The most actions, domains and terms that count, of each.
+    pub const MAX_OF_EACH: usize = 32;
+    /// The most words of a text that is brief.
+    pub const BRIEF_WORDS: usize = 25;
+
+    /// Reads a text, at most [`Query::MAX_BYTES`] of it.
+    ///
+    /// A word counts as an action where it is a verb: not behind a determiner ("the build") or
+    /// another verb ("run tests"), not inside of names and quotation marks. Past forms and forms
+    /// with `s` in the middle of a clause count where the text has no other action.
+    #[must_use]
+    pub fn of(text: &str, lexicon: &Lexicon) -> Self {
+        let text = Query::cut(text);
+        let signs = signs(&tokens(text, lexicon), lexicon);
+        let script = Script::of(text);
+        let actions = |is_negated| actions(&signs, is_negated);
+        let (asked, refused) = (actions(false), actions(true));
+        let name = |at: &usize| lexicon.action(*at).0.to_owned();
+        let is_refused = |at: &&usize| !asked.contains(at);
+        let (domains, negated_domains) = domains(&signs, lexicon);
+        let terms = |is_negated| terms(&signs, is_negated);
+        let (wanted_terms, mut negated_terms) = (terms(false), terms(true));
+        negated_terms.retain(|term| !wanted_terms.contains(term));
+        Self {
+            negated: Negated {
+                actions: refused.iter().filter(is_refused).map(name).collect(),
+                domains: negated_domains,
+                terms: negated_terms,
+            },
+            access: access(&asked, text, lexicon),
+            actions: asked.iter().map(name).collect(),
+            domains,
+            terms: wanted_terms,
+            language: Language::of(text, script),
+            script,
+            is_long: text.split_whitespace().nth(Self::BRIEF_WORDS).is_some(),
+        }
+    }
+
+    /// Returns whether a text is a question, by its first word or its end.
+    #[must_use]
+    pub fn is_question(text: &str) -> bool {
+        is_question(text)
+    }
+
+    /// Returns whether nothing was found that tools could be looked for by.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty() && self.domains.is_empty() && self.terms.is_empty()
+    }
+}
+
+/// Returns the places of the actions, without repetitions: those of the strongest form there is.
+fn actions(signs: &[Sign], is_negated: bool) -> Vec<usize> {
+    let of_form = |wanted: Form| {
+        let found = signs.iter().filter(|sign| sign.is_negated == is_negated);
+        let places = found.filter_map(move |sign| match sign.of {
+            SignOf::Action(at, form) if form == wanted => Some(at),
+            _ => None,
+        });
+        without_repetitions(places)
+    };
+    let strong = of_form(Form::Strong);
+    if strong.is_empty() {
+        return of_form(Form::Weak);
+    }
+    strong
+}
+
+/// Returns the names of the domains that are asked for, and of those that are only negated.
+fn domains(signs: &[Sign], lexicon: &Lexicon) -> (Vec<String>, Vec<String>) {
+    let places = |is_negated: bool| {
+        let found = signs.iter().filter(|sign| sign.is_negated == is_negated);
+        let mut places = without_repetitions(found.filter_map(|sign| match sign.of {
+            SignOf::Domain(at) => Some(at),
+            _ => None,
+        }));
+        places.sort_unstable();
+        places
+    };
+    let (asked, mut negated) = (places(false), places(true));
+    negated.retain(|at| !asked.contains(at));
+    let names = |places: &[usize]| {
+        let names = places.iter().map(|at| lexicon.domain(*at).to_owned());
+        names.collect()
+    };
+    (names(&asked), names(&negated))
+}
+
+fn terms(signs: &[Sign], is_negated: bool) -> Vec<String> {
+    let found = signs.iter().filter(|sign| sign.is_negated == is_negated);
+    without_repetitions(found.filter_map(|sign| match &sign.of {
+        SignOf::Term(name) => Some(name.clone()),
+        _ => None,
+    }))
+}
+
+fn without_repetitions<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for one in all {
+        if kept.len() < IntentAnalysis::MAX_OF_EACH && !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+fn access(actions: &[usize], text: &str, lexicon: &Lexicon) -> IntendedAccess {
+    let mut accesses = actions.iter().map(|at| lexicon.action(*at).1);
+    if accesses.clone().any(|it| it == ActionAccess::Write) {
+        return IntendedAccess::Write;
+    }
+    let is_read = if actions.is_empty() {
+        is_question(text)
+    } else {
+        accesses.all(|it| it == ActionAccess::Read)
+    };
+    if is_read {
+        IntendedAccess::Read
+    } else {
+        IntendedAccess::Unknown
+    }
+}
+
+/// Returns whether a text is a question, by its first word or its end.
+fn is_question(text: &str) -> bool {
+    const BEGINNINGS: [&str; 18] = [
+        "how", "what", "whats", "when", "where", "which", "who", "whose", "whom", "why", "is",
+        "are", "was", "were", "does", "did", "has", "have",
+    ];
+    let text = text.trim();
+    let first: String = (text.chars())
+        .take_while(|it| !it.is_whitespace())
+        .filter(|it| it.is_alphanumeric())
+        .collect();
+    let is_begun = BEGINNINGS.iter().any(|it| first.eq_ignore_ascii_case(it));
+    is_begun || text.ends_with(['?', '？', '؟'])
+}

@@ -1,0 +1,428 @@
+//! Other words for a query that little fits, and what is found with them.
+
+use std::collections::BTreeMap;
+
+use super::curated::sort;
+use super::index::{Hit, Term, ToolIndex};
+use super::quality::fit;
+use super::synonyms::Synonyms;
+use super::words::words;
+
+/// How near to the last of the hits that stay first others come.
+const SHORT_OF: f64 = 0.999;
+
+/// Where other words for a query come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VariantSource {
+    /// Words that mean the same.
+    Synonyms,
+    /// What the same principal searched for earlier, before a call that went well.
+    History,
+    /// A language model.
+    Model,
+}
+
+impl VariantSource {
+    /// All sources.
+    pub const ALL: [Self; 3] = [Self::Synonyms, Self::History, Self::Model];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Synonyms => "synonyms",
+            Self::History => "history",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// Other words for a query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// The words.
+    pub text: String,
+    /// Where they come from.
+    pub source: VariantSource,
+    /// How much what is found with them counts, from 0 to 1; the query itself counts 1.
+    pub trust: f64,
+}
+
+/// Which other words are tried for a query that little fits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpansionRules {
+    /// How many variants at most, from 0 to [`Self::MAX_VARIANTS`].
+    pub n_variants: usize,
+    /// Whether words are replaced by others that mean the same.
+    pub synonyms: bool,
+    /// Whether earlier searches are tried.
+    pub history: bool,
+}
+
+impl ExpansionRules {
+    /// The most variants of a query.
+    pub const MAX_VARIANTS: usize = 3;
+    /// How much is trusted what is found with synonyms: a word of a group stands for many things.
+    pub const SYNONYM_TRUST: f64 = 0.5;
+    /// The same of what a language model wrote.
+    pub const MODEL_TRUST: f64 = 0.75;
+    /// An earlier search is tried whose vector is at least so near to that of the query (cosine).
+    pub const NEAR: f64 = 0.5;
+    /// One that is nearer is the same, and finds nothing else.
+    pub const SAME: f64 = 0.97;
+    /// So many of the first hits of the query itself stay first, in their order, as far as they fit
+    /// with this probability: other words are for what little fits, and take nothing from what does.
+    const N_KEPT: usize = 5;
+    const KEPT_FIT: f64 = 0.05;
+    /// A text of more words is a task, of which no single word says what is looked for.
+    const MAX_WORDS: usize = 40;
+
+    /// Returns how much an earlier search is trusted whose vector has this cosine with that of the
+    /// query; `None` where it is not tried.
+    #[must_use]
+    pub fn history_trust(cosine: f64) -> Option<f64> {
+        (Self::NEAR..=Self::SAME)
+            .contains(&cosine)
+            .then_some(cosine)
+    }
+
+    /// Returns the variants that are tried, of those that each source has, the best ones first: the
+    /// first one of each source, then the second ones, until there are enough. None has the text of
+    /// the query or of one before.
+    #[must_use]
+    pub fn chosen(&self, query: &str, sources: &[Vec<Variant>]) -> Vec<Variant> {
+        let n_variants = self.n_variants.min(Self::MAX_VARIANTS);
+        let longest = sources.iter().map(Vec::len).max().unwrap_or(0);
+        let mut chosen: Vec<Variant> = Vec::new();
+        for place in 0..longest {
+            for variant in sources.iter().filter_map(|source| source.get(place)) {
+                let is_same = |text: &str| text.eq_ignore_ascii_case(&variant.text);
+                let is_known = is_same(query) || chosen.iter().any(|known| is_same(&known.text));
+                if !is_known && chosen.len() < n_variants {
+                    chosen.push(variant.clone());
+                }
+            }
+        }
+        chosen
+    }
+}
+
+impl Default for ExpansionRules {
+    fn default() -> Self {
+        Self {
+            n_variants: Self::MAX_VARIANTS,
+            synonyms: true,
+            history: true,
+        }
+    }
+}
+
+impl ToolIndex {
+    /// Returns at most `n` other texts for a query, made of words that mean the same and that tools
+    /// have. Words that no tool has are replaced, if there are any for which others stand; else all
+    /// for which others stand. Variant `i` has the `i`-th other word of each. A text of more than 40
+    /// words has none.
+    #[must_use]
+    pub fn synonym_variants(&self, text: &str, synonyms: &Synonyms, n: usize) -> Vec<Variant> {
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        if parts.len() > ExpansionRules::MAX_WORDS {
+            return Vec::new();
+        }
+        let mut known: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        let mut unknown: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for (at, part) in parts.iter().enumerate() {
+            let terms = words(part);
+            let [term] = terms.as_slice() else {
+                continue;
+            };
+            let others = synonyms.of(term).iter();
+            let others = others.filter(|other| self.has_term(other));
+            let others: Vec<&str> = others.filter_map(|other| synonyms.word_of(other)).collect();
+            if others.is_empty() {
+                continue;
+            }
+            let place = if self.has_term(term) {
+                &mut known
+            } else {
+                &mut unknown
+            };
+            place.insert(at, others);
+        }
+        let replaced = if unknown.is_empty() { known } else { unknown };
+        let n_others = replaced.values().map(Vec::len).max().unwrap_or(0);
+        let variant = |number: usize| {
+            let mut parts = parts.clone();
+            for (at, others) in &replaced {
+                parts[*at] = others[number.min(others.len() - 1)];
+            }
+            Variant {
+                text: parts.join(" "),
+                source: VariantSource::Synonyms,
+                trust: ExpansionRules::SYNONYM_TRUST,
+            }
+        };
+        (0..n_others.min(n)).map(variant).collect()
+    }
+}
+
+/// Returns the hits of a query fused with those of its variants, each with how much it is trusted,
+/// best first; ties by position.
+///
+/// A score, and each part of it, is the weighted mean over the query, which weighs 1, and the variants,
+/// which weigh their trust; this is right for sums of reciprocal ranks too. A tool covers as much as
+/// with the wording by which it covers most, and is as near as with that by which it is nearest, both
+/// times its trust. Those of the first five hits of the query that fit at all, or were used after similar
+/// ones, stay first, in their order.
+#[must_use]
+pub fn fused(query: &[Hit], variants: &[(f64, Vec<Hit>)]) -> Vec<Hit> {
+    let total = 1.0 + variants.iter().map(|(trust, _)| trust).sum::<f64>();
+    let mut by_position: BTreeMap<usize, (Hit, BTreeMap<Term, f64>)> = BTreeMap::new();
+    let whole = std::iter::once((1.0, query));
+    let all = whole.chain(
+        variants
+            .iter()
+            .map(|(trust, hits)| (*trust, hits.as_slice())),
+    );
+    for (trust, hits) in all {
+        for hit in hits {
+            let (fused, terms) = by_position.entry(hit.position).or_insert_with(|| {
+                let none = Hit {
+                    position: hit.position,
+                    score: 0.0,
+                    terms: Vec::new(),
+                    coverage: 0.0,
+                    cosine: None,
+                };
+                (none, BTreeMap::new())
+            });
+            fused.score += trust * hit.score / total;
+            fused.coverage = fused.coverage.max(trust * hit.coverage);
+            let cosine = hit.cosine.map(|cosine| trust * cosine);
+            fused.cosine = match (fused.cosine, cosine) {
+                (Some(a), Some(b)) => Some(a.max(b)),
+                (a, b) => a.or(b),
+            };
+            for (term, value) in &hit.terms {
+                *terms.entry(*term).or_default() += trust * value / total;
+            }
+        }
+    }
+    let hits = by_position.into_values().map(|(mut hit, terms)| {
+        hit.terms = terms.into_iter().collect();
+        hit
+    });
+    let mut hits: Vec<Hit> = hits.collect();
+    sort(&mut hits);
+    keep_first(query, hits)
+}
+
+/// Returns whether a hit of the query itself fits it at all: by its text, or because it was used after
+/// similar ones.
+fn stays_first(hit: &Hit) -> bool {
+    let was_used = (hit.terms.iter()).any(|(term, value)| *term == Term::Memory && *value > 0.0);
+    hit.score > 0.0 && (was_used || fit(hit) >= ExpansionRules::KEPT_FIT)
+}
+
+/// Puts the hits of the query that stay first before all others, with the scores that they had. Where
+/// others have more, all of them have proportionally less, so that no order of scores is another one.
+fn keep_first(query: &[Hit], fused: Vec<Hit>) -> Vec<Hit> {
+    let first = query.iter().take(ExpansionRules::N_KEPT);
+    let kept: Vec<&Hit> = first.filter(|hit| stays_first(hit)).collect();
+    let Some(last) = kept.last().map(|hit| hit.score) else {
+        return fused;
+    };
+    let is_kept = |hit: &Hit| kept.iter().any(|kept| kept.position == hit.position);
+    let (first, mut others): (Vec<Hit>, Vec<Hit>) = fused.into_iter().partition(is_kept);
+    let largest = others.first().map_or(0.0, |hit| hit.score);
+    if largest >= last {
+        let scale = SHORT_OF * last / largest;
+        for hit in &mut others {
+            hit.score *= scale;
+            for (_, value) in &mut hit.terms {
+                *value *= scale;
+            }
+        }
+    }
+    let both = kept.iter().filter_map(|kept| {
+        let fused = first.iter().find(|hit| hit.position == kept.position)?;
+        Some(Hit {
+            coverage: fused.coverage,
+            cosine: fused.cosine,
+            ..(*kept).clone()
+        })
+    });
+    let mut both: Vec<Hit> = both.collect();
+    both.extend(others);
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::{ToolName, UpstreamName};
+    use crate::retrieval::{IndexedTool, Query, RankingRules, ToolText};
+    use crate::tool::ToolRef;
+
+    fn index(names: &[&str]) -> ToolIndex {
+        let tool = |name: &&str| {
+            let tool = ToolRef {
+                upstream: UpstreamName::parse("u").unwrap(),
+                tool: ToolName::from(*name),
+            };
+            let text = ToolText {
+                name: (*name).into(),
+                ..ToolText::default()
+            };
+            IndexedTool::new(tool, text)
+        };
+        ToolIndex::new(names.iter().map(tool).collect())
+    }
+
+    fn texts(index: &ToolIndex, query: &str, n: usize) -> Vec<String> {
+        let groups = "erase delete remove drop\nphoto picture image\nbig large";
+        let synonyms = Synonyms::default().with(groups).unwrap();
+        let variants = index.synonym_variants(query, &synonyms, n);
+        variants.into_iter().map(|variant| variant.text).collect()
+    }
+
+    #[test]
+    fn words_that_no_tool_has_are_replaced_by_those_that_tools_have() {
+        let index = index(&["delete_image", "remove_picture", "list_image"]);
+        let both = ["delete the picture", "remove the image"];
+        assert_eq!(texts(&index, "erase the photo", 3), both);
+        assert_eq!(texts(&index, "erase the photo", 1), both[..1]);
+        assert!(texts(&index, "erase the photo", 0).is_empty());
+        // What tools have stays while there is something that they do not.
+        assert_eq!(
+            texts(&index, "erase image", 3),
+            ["delete image", "remove image"]
+        );
+        assert_eq!(texts(&index, "list image", 3), ["list picture"]);
+        // No tool has any of these.
+        assert!(texts(&index, "big bang", 3).is_empty());
+        assert!(texts(&index, "", 3).is_empty());
+    }
+
+    #[test]
+    fn a_task_of_many_words_is_left_as_it_is() {
+        let index = index(&["delete_image"]);
+        let query = |n: usize| format!("erase {}", "x ".repeat(n - 1));
+        assert_eq!(texts(&index, &query(40), 3).len(), 1);
+        assert!(texts(&index, &query(41), 3).is_empty());
+    }
+
+    #[test]
+    fn what_variants_find_counts_by_their_trust() {
+        let index = index(&["alpha", "beta", "gamma"]);
+        let rank = |text: &str| {
+            let query = Query::new(text, &Synonyms::default());
+            index.rank(&query, &RankingRules::default(), None, 3)
+        };
+        let (first, second) = (rank("alpha"), rank("beta"));
+        let order = |trust: f64| {
+            let fused = fused(&first, &[(trust, second.clone())]);
+            let positions: Vec<usize> = fused.iter().map(|hit| hit.position).collect();
+            (positions, fused)
+        };
+        assert_eq!(order(0.5).0, [0, 1, 2]);
+        let (_, fused) = order(0.5);
+        let beta = fused.iter().find(|hit| hit.position == 1).unwrap();
+        assert!(beta.score <= first[0].score * 0.5);
+        assert!((beta.coverage - 0.5 * second[0].coverage).abs() < 1e-12);
+        assert_eq!(super::fused(&first, &[]), first);
+    }
+
+    #[test]
+    fn earlier_searches_that_are_near_and_not_the_same_are_tried() {
+        for (cosine, expected) in [
+            (0.499, None),
+            (0.5, Some(0.5)),
+            (0.97, Some(0.97)),
+            (0.971, None),
+            (f64::NAN, None),
+        ] {
+            assert_eq!(ExpansionRules::history_trust(cosine), expected);
+        }
+    }
+
+    #[test]
+    fn every_source_has_its_turn_and_nothing_is_tried_twice() {
+        let variant = |text: &str| Variant {
+            text: text.into(),
+            source: VariantSource::History,
+            trust: 0.5,
+        };
+        let of = |texts: &[&str]| texts.iter().map(|text| variant(text)).collect::<Vec<_>>();
+        let sources = [of(&["a", "b", "c"]), of(&["A", "Query", "d"])];
+        let chosen = |n_variants| {
+            let rules = ExpansionRules {
+                n_variants,
+                ..ExpansionRules::default()
+            };
+            let chosen = rules.chosen("query", &sources).into_iter();
+            chosen.map(|variant| variant.text).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(3), ["a", "b", "c"]);
+        assert_eq!(chosen(2), ["a", "b"]);
+        assert_eq!(chosen(9), chosen(3));
+        assert!(chosen(0).is_empty());
+    }
+
+    #[test]
+    fn what_fitted_before_stays_first_and_what_did_not_goes_behind() {
+        let hit = |position: usize, coverage: f64, score: f64| Hit {
+            position,
+            score,
+            terms: vec![(Term::Words, score)],
+            coverage,
+            cosine: None,
+        };
+        // A fit of 0.05 needs a coverage of 0.0081.
+        let found = |coverage: f64| vec![hit(0, coverage, 0.2), hit(1, 0.0, 0.1)];
+        let with = vec![hit(1, 0.5, 1.0), hit(0, 0.0, 0.0)];
+        let first = |coverage: f64| fused(&found(coverage), &[(0.5, with.clone())])[0].position;
+        assert_eq!(first(0.009), 0);
+        assert_eq!(first(0.007), 1);
+        let mut used = found(0.0);
+        used[0].terms = vec![(Term::Memory, 0.2)];
+        assert_eq!(fused(&used, &[(0.5, with.clone())])[0].position, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn fused_scores_are_in_order_and_the_sums_of_their_terms(
+            found in proptest::collection::vec((0.0..1.0_f64, -0.5..2.0_f64), 1..12),
+            with in proptest::collection::vec((0.0..1.0_f64, -0.5..2.0_f64), 1..12),
+            trust in 0.1..1.0_f64,
+        ) {
+            let hits = |values: &[(f64, f64)]| {
+                let hit = |(position, (coverage, score)): (usize, &(f64, f64))| Hit {
+                    position,
+                    score: *score,
+                    terms: vec![(Term::Words, *score)],
+                    coverage: *coverage,
+                    cosine: None,
+                };
+                let mut hits: Vec<Hit> = values.iter().enumerate().map(hit).collect();
+                sort(&mut hits);
+                hits
+            };
+            let (found, with) = (hits(&found), hits(&with));
+            let fused = fused(&found, &[(trust, with.clone())]);
+            prop_assert_eq!(fused.len(), found.len().max(with.len()));
+            prop_assert!(fused.is_sorted_by(|a, b| a.score >= b.score));
+            for hit in &fused {
+                let sum: f64 = hit.terms.iter().map(|(_, value)| value).sum();
+                prop_assert!((sum - hit.score).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn any_text_can_be_expanded(text in ".{0,200}", n in 0..4_usize) {
+            let index = index(&["delete_image", "remove_picture"]);
+            prop_assert!(texts(&index, &text, n).len() <= n);
+        }
+    }
+}

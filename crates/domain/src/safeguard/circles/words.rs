@@ -1,0 +1,134 @@
+//! The words of searches: when they count as the same, and how they are quoted.
+
+/// The longest query that is quoted whole, in characters.
+const MAX_QUOTED_CHARS: usize = 60;
+
+/// What ends sentences and quotes, and says nothing of what is searched for.
+const ENDS: [char; 8] = ['.', '?', '!', ',', ';', ':', '"', '\''];
+
+/// Returns the text by which queries count as the same: in lower case, with single spaces, without
+/// marks of sentences and quotes around it.
+///
+/// The order of words counts, and so do all other characters: `usd to eur` is not `eur to usd`, and
+/// `c` neither `c++` nor `c#`. Where the order makes no difference, what is found tells.
+#[must_use]
+pub fn normalised(query: &str) -> String {
+    let lower = query.to_lowercase();
+    let is_around = |it: char| it.is_whitespace() || ENDS.contains(&it);
+    let inner = lower.trim_matches(is_around);
+    // Of a query of nothing else, that is what it is.
+    let inner = if inner.is_empty() {
+        lower.trim()
+    } else {
+        inner
+    };
+    inner.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns words between quotes as they are said to a model: cut, on one line, without characters
+/// that are not seen or change the direction of what follows, with single quotes for double ones.
+#[must_use]
+pub fn quoted(words: &str) -> String {
+    let visible = words
+        .chars()
+        .filter(|it| it.is_whitespace() || !is_hidden(*it));
+    let mut text = String::from('"');
+    let (mut n, mut is_space_due, mut is_cut) = (0, false, false);
+    for character in visible {
+        if character.is_whitespace() {
+            is_space_due = n > 0;
+            continue;
+        }
+        let n_more = 1 + usize::from(is_space_due);
+        if n + n_more > MAX_QUOTED_CHARS {
+            is_cut = true;
+            break;
+        }
+        if std::mem::take(&mut is_space_due) {
+            text.push(' ');
+        }
+        text.push(if character == '"' { '\'' } else { character });
+        n += n_more;
+    }
+    text.push_str(if is_cut { "…\"" } else { "\"" });
+    text
+}
+
+/// Returns whether a character is not seen, or changes the direction of what follows.
+fn is_hidden(it: char) -> bool {
+    it.is_control()
+        || matches!(it,
+            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn case_spaces_and_marks_around_make_no_difference() {
+        for same in [
+            "read a file",
+            " Read  a\tFILE ",
+            "read a file?",
+            "\"Read a file.\"",
+            "Read a\nfile!",
+        ] {
+            assert_eq!(normalised(same), "read a file", "{same:?}");
+        }
+        assert_eq!(normalised("ÄRGER  Straße"), "ärger straße");
+    }
+
+    #[test]
+    fn order_and_all_other_characters_make_one() {
+        let all = [
+            "usd to eur",
+            "eur to usd",
+            "c",
+            "c++",
+            "c#",
+            "a b",
+            "ab",
+            "?",
+            "!",
+            "",
+        ];
+        for (at, one) in all.iter().enumerate() {
+            for other in &all[at + 1..] {
+                assert_ne!(normalised(one), normalised(other), "{one:?}, {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_on_one_line_without_what_is_not_seen() {
+        assert_eq!(quoted("find \"x\"\n\t now "), r#""find 'x' now""#);
+        assert_eq!(
+            quoted("a\u{0}b\u{1b}[31m\u{202e}c\u{200b}\u{e0041}"),
+            r#""ab[31mc""#
+        );
+        assert_eq!(quoted(""), r#""""#);
+        let (at, over) = ("x".repeat(60), "x".repeat(61));
+        assert_eq!(quoted(&at), format!("\"{at}\""));
+        assert_eq!(quoted(&over), format!("\"{at}…\""));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_quoted_is_short_and_has_nothing_hidden(words in any::<String>()) {
+            let text = quoted(&words);
+            prop_assert!(text.chars().count() <= MAX_QUOTED_CHARS + 3);
+            prop_assert!(!text.chars().any(is_hidden));
+            prop_assert_eq!(text.matches('"').count(), 2);
+        }
+
+        #[test]
+        fn normalising_again_changes_nothing(query in any::<String>()) {
+            let once = normalised(&query);
+            prop_assert_eq!(normalised(&once), once);
+        }
+    }
+}

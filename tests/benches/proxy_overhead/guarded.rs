@@ -1,0 +1,75 @@
+//! Calls of 1 kB through a proxy with all safeguards, held against the same calls through one without.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::load::{Case, Figures, Target, merge};
+use crate::process::{self, Process};
+
+/// All safeguards, so wide that none holds a call back or says anything.
+const SAFEGUARDS: &str = r#"
+[safeguards.result_cache]
+enabled = true
+tools = ["other"]
+
+[safeguards.budget]
+tokens = 1000000000000
+
+[safeguards.searches]
+tools = ["*search*"]
+
+[safeguards.limits]
+max_concurrent = 100
+
+[[safeguards.limits.rules]]
+tools = ["ech*"]
+calls = 1000
+per = "1s"
+max_concurrent = 100
+
+[[safeguards.limits.rules]]
+tools = ["*search*"]
+calls = 5
+per = "1m"
+"#;
+/// How many calls are made one right after the other: the largest limit that there is allows 1,000 in a
+/// second.
+const N_CALLS: usize = 900;
+/// How long it then takes until as many may be made again.
+const WINDOW: Duration = Duration::from_millis(1_100);
+
+/// What calls took without safeguards, and with them.
+pub(crate) struct GuardedFigures {
+    pub(crate) plain: Figures,
+    pub(crate) guarded: Figures,
+}
+
+/// Measures calls of 1 kB through both proxies by turns.
+pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize) -> GuardedFigures {
+    let data = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let file = data[1].path().join("safeguards.toml");
+    std::fs::write(&file, SAFEGUARDS).expect("a file");
+    let mut plain = process::serve(program, upstream, data[0].path(), "none");
+    let mut guarded = process::serve(program, upstream, data[1].path(), "none");
+    guarded.arg("--config").arg(&file);
+    let processes = [&mut plain, &mut guarded].map(Process::start);
+    let mut clients = Vec::new();
+    for riglm in &processes {
+        let child = Some(riglm.child.id());
+        clients.push(Target::connect("riglm", riglm.address, child).await);
+    }
+    let case = Case::Call(1_000);
+    for client in &mut clients {
+        client.run(case, N_CALLS).await; // Warms up.
+    }
+    let mut samples = [const { Vec::new() }; 2];
+    for _ in 0..rounds {
+        tokio::time::sleep(WINDOW).await;
+        for (client, samples) in clients.iter_mut().zip(&mut samples) {
+            samples.push(client.run(case, N_CALLS).await);
+        }
+    }
+    let [plain, guarded] = samples.map(|samples| merge(&samples));
+    GuardedFigures { plain, guarded }
+}

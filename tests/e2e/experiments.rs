@@ -1,0 +1,358 @@
+//! An experiment from its configuration to its end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http::Method;
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::Upstream;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm, read_store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+/// All of the only principal are in the arm whose lists are whole.
+const EXPERIMENT: &str = r#"
+[recommend.experiments.lists]
+metric = "call_success"
+window = "1h"
+
+[recommend.experiments.lists.arms.control]
+share = 0.0001
+
+[recommend.experiments.lists.arms.whole]
+share = 0.9999
+policy = "all"
+"#;
+
+async fn status(data: &Path, configuration: &Path) -> Value {
+    let configuration = configuration.to_str().unwrap();
+    let arguments = [
+        "experiment",
+        "status",
+        "lists",
+        "--json",
+        "--config",
+        configuration,
+    ];
+    let text = read_store(data, &arguments).await;
+    let reports: Value = serde_json::from_str(&text).unwrap();
+    reports[0].clone()
+}
+
+async fn operate(control: &Url, data: &Path, method: Method, path: &str) -> (u16, Value) {
+    let token = std::fs::read_to_string(data.join("control.token")).unwrap();
+    let bearer = format!("Bearer {}", token.trim());
+    let headers = [
+        ("authorization", &*bearer),
+        ("content-type", "application/json"),
+    ];
+    let url = control.join(path).unwrap();
+    let body = if method == Method::GET { "" } else { "{}" };
+    let answer = plain_http::exchange(method, &url, &headers, body.to_owned());
+    let answer = answer.await.unwrap();
+    (answer.status, serde_json::from_str(&answer.body).unwrap())
+}
+
+#[tokio::test]
+async fn an_experiment_runs_is_measured_and_stopped() {
+    let data = TempDir::new().unwrap();
+    let command = json!([env!("CARGO_BIN_EXE_odd-server"), "stdio", "--tools", "3"]);
+    let toml = format!("[upstreams.plain]\ncommand = {command}\n{EXPERIMENT}");
+    let control = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", "prediction", "--control", &control];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Options::configured(&toml)
+    };
+    let mut riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+    let control: Url = format!("http://{control}").parse().unwrap();
+    let client = riglm.client(Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    let listed = client.request(&request("1", "tools/list")).await;
+    assert!(listed.text.contains("tool-000"), "{}", listed.text);
+    client.request(&call("2", "tool-000", "{}")).await;
+
+    // Assignments and calls are stored a moment later.
+    let mut report = Value::Null;
+    for _ in 0..100 {
+        let shown = operate(&control, data.path(), Method::GET, "/experiments/lists").await;
+        assert_eq!(shown.0, 200, "{}", shown.1);
+        report = shown.1;
+        if report["arms"][1]["trials"] == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let whole = &report["arms"][1];
+    assert_eq!(
+        (&whole["name"], &whole["assigned"]),
+        (&json!("whole"), &json!(1)),
+        "{report}"
+    );
+    assert_eq!(
+        (&whole["trials"], &whole["open_units"]),
+        (&json!(1), &json!(1)),
+        "{report}"
+    );
+    assert_eq!(report["arms"][0]["assigned"], 0, "{report}");
+
+    let path = "/experiments/lists/stop";
+    let (stopped, end) = operate(&control, data.path(), Method::POST, path).await;
+    assert_eq!(
+        (stopped, &end["stopped_by"]),
+        (200, &json!("control")),
+        "{end}"
+    );
+    let (_, trail) = operate(&control, data.path(), Method::GET, "/audit?limit=1").await;
+    assert_eq!(trail["entries"][0]["action"], "experiment.stop", "{trail}");
+    riglm.stop().await;
+
+    let configuration = data.path().join("experiment.toml");
+    let prediction = format!("{toml}\n[filtering]\nstrategy = \"prediction\"\n");
+    std::fs::write(&configuration, prediction).unwrap();
+    let report = status(data.path(), &configuration).await;
+    assert_eq!(report["state"], "stopped", "{report}");
+    assert_eq!(report["stop"]["stopped_at"], end["stopped_at"]);
+    assert_eq!(report["arms"][1]["arm"], "whole");
+    assert_eq!(report["arms"][1]["assigned"], 1);
+}
+
+/// Half of the principals are shown what follows the last call, the others what is called most.
+const PREDICTORS: &str = r#"
+[filtering]
+strategy = "prediction"
+min_tools = 2
+max_tools = 2
+token_budget = 400
+
+[prediction]
+predictor = "mix"
+bands = { show_all_below = 0.0, search_prominent_below = 0.0 }
+
+[recommend.experiments.predictors]
+metric = "coverage"
+window = "1h"
+control = "what_follows"
+
+[recommend.experiments.predictors.arms.what_follows]
+share = 0.5
+predictors = ["markov"]
+
+[recommend.experiments.predictors.arms.what_is_frequent]
+share = 0.5
+predictors = ["frequency"]
+"#;
+
+/// How many principals there are. All of them in one arm: that is one key of 2^19.
+const N_PRINCIPALS: usize = 20;
+
+/// What a principal does again and again.
+const ROUND: [&str; 10] = [
+    "tool-001", "tool-001", "tool-005", "tool-006", "tool-001", "tool-001", "tool-005", "tool-006",
+    "tool-010", "tool-011",
+];
+
+fn key_of(principal: usize) -> String {
+    format!("k3y-0123456789-{principal:04}")
+}
+
+/// A proxy whose principals are in two arms.
+struct Compared {
+    riglm: Riglm,
+    control: Url,
+    data: std::path::PathBuf,
+    n_sessions: std::sync::atomic::AtomicUsize,
+}
+
+impl Compared {
+    async fn start(data: &Path) -> Self {
+        let command = json!([env!("CARGO_BIN_EXE_odd-server"), "stdio", "--tools", "40"]);
+        let keys = (0..N_PRINCIPALS).map(|n| format!("p{n} = \"{}\"\n", key_of(n)));
+        let keys: String = keys.collect();
+        let toml =
+            format!("[upstreams.plain]\ncommand = {command}\n[auth.keys]\n{keys}{PREDICTORS}");
+        let control = format!("127.0.0.1:{}", free_port());
+        let arguments = ["--strategy", "prediction", "--control", &control];
+        let options = Options {
+            arguments: arguments.map(str::to_owned).to_vec(),
+            ..Options::configured(&toml)
+        };
+        Self {
+            riglm: Riglm::serve(&Upstream::configured(), data, &options).await,
+            control: format!("http://{control}").parse().unwrap(),
+            data: data.to_owned(),
+            n_sessions: std::sync::atomic::AtomicUsize::default(),
+        }
+    }
+
+    /// Returns a client of a principal that begins other work than any before.
+    async fn client(&self, principal: usize) -> RawClient {
+        let n = (self.n_sessions).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let client = self.riglm.client(Answers::default());
+        client.set_header("authorization", &format!("Bearer {}", key_of(principal)));
+        let process = self.riglm.process.pid();
+        let meta =
+            format!(r#""params":{{"_meta":{{"io.github.riglm/session":"work {process} {n}"}},"#);
+        let hello = initialize("0", "2025-11-25").replace(r#""params":{"#, &meta);
+        client.initialize(&hello).await;
+        client
+    }
+
+    /// Has a principal call tools in a session of its own.
+    async fn work(&self, principal: usize, tools: impl IntoIterator<Item = &str>) {
+        let client = self.client(principal).await;
+        for (n, tool) in tools.into_iter().enumerate() {
+            client.request(&call(&n.to_string(), tool, "{}")).await;
+        }
+        client.delete().await;
+    }
+
+    async fn asked(&self, path: &str) -> Value {
+        let (status, body) = operate(&self.control, &self.data, Method::GET, path).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// Returns what a principal is predicted to call next that called a tool, the most likely first,
+    /// and the client in whose session that was.
+    async fn predicted_after(&self, principal: usize, tool: &str) -> (Vec<String>, RawClient) {
+        let client = self.client(principal).await;
+        client.request(&call("1", tool, "{}")).await;
+        client.request(&request("2", "tools/list")).await;
+        let session = client.session_id().unwrap();
+        let predicted = self.asked(&format!("/predictions/{session}?limit=3")).await;
+        let tools = predicted["tools"].as_array().unwrap().iter();
+        let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
+        (names.collect(), client)
+    }
+
+    /// Waits until a principal is predicted to call this tool next after another one.
+    async fn until_predicted(&self, principal: usize, (after, next): (&str, &str)) {
+        let mut predicted = Vec::new();
+        for _ in 0..100 {
+            let (names, client) = self.predicted_after(principal, after).await;
+            client.delete().await;
+            if names[0] == next {
+                return;
+            }
+            predicted = names;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("{next} was expected after {after}, and not {predicted:?}");
+    }
+
+    async fn until_learned(&self, n_calls: u64) {
+        let mut learning = Value::Null;
+        for _ in 0..300 {
+            learning = self.asked("/health").await["prediction"].take();
+            if learning["status"] == "ok" && learning["learned_calls"].as_u64() >= Some(n_calls) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{learning}");
+    }
+}
+
+async fn listed(client: &RawClient) -> Vec<String> {
+    let answer = client.request(&request("\"list\"", "tools/list")).await;
+    let answer: Value = serde_json::from_str(&answer.text).unwrap();
+    let tools = answer["result"]["tools"].as_array().unwrap().iter();
+    let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
+    names.filter(|name| name.starts_with("tool-")).collect()
+}
+
+/// Returns what a search for something else tells to be needed next.
+async fn needed_next(client: &RawClient) -> Vec<String> {
+    let arguments = r#"{"query":"water the tomatoes in the greenhouse","limit":1}"#;
+    let answer = client
+        .request(&call("\"search\"", "search_available_tools", arguments))
+        .await;
+    let answer: Value = serde_json::from_str(&answer.text).unwrap();
+    let next = answer["result"]["structuredContent"]["predicted_next"].as_array();
+    let names = next.unwrap().iter();
+    names
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn principals_in_different_arms_are_shown_what_their_predictors_say_and_both_learn() {
+    let data = TempDir::new().unwrap();
+    let proxy = Compared::start(data.path()).await;
+    for principal in 0..N_PRINCIPALS {
+        proxy.work(principal, ROUND.repeat(3)).await;
+    }
+    proxy.until_learned(30 * N_PRINCIPALS as u64).await;
+
+    // All did the same, and are predicted what their arms say.
+    let (mut follows, mut frequent) = (Vec::new(), Vec::new());
+    for principal in 0..N_PRINCIPALS {
+        let (predicted, _) = proxy.predicted_after(principal, "tool-005").await;
+        match &*predicted[0] {
+            "tool-006" => follows.push(principal),
+            "tool-001" => frequent.push(principal),
+            _ => panic!("{predicted:?}"),
+        }
+    }
+    let ([one, ..], [other, ..]) = (&*follows, &*frequent) else {
+        panic!("all are in one arm: {follows:?} {frequent:?}");
+    };
+    let (one, other) = (*one, *other);
+
+    // Lists and searches of each are of its predictor.
+    let (_, client) = proxy.predicted_after(one, "tool-005").await;
+    let list = listed(&client).await;
+    assert!(list.contains(&"tool-006".to_owned()), "{list:?}");
+    client.request(&call("3", "tool-010", "{}")).await;
+    let next = needed_next(&client).await;
+    assert_eq!(next.first().map(String::as_str), Some("tool-011"));
+    let (_, client) = proxy.predicted_after(other, "tool-005").await;
+    let list = listed(&client).await;
+    assert!(list.contains(&"tool-001".to_owned()), "{list:?}");
+    assert!(!list.contains(&"tool-006".to_owned()), "{list:?}");
+    client.request(&call("3", "tool-010", "{}")).await;
+    let next = needed_next(&client).await;
+    assert_eq!(next.first().map(String::as_str), Some("tool-006"));
+
+    // Who was shown a list takes part: from then on, two tools were called for the first time, of which
+    // no list had the second one.
+    let expected = json!([[follows.len(), 2, 1], [frequent.len(), 2, 1]]);
+    let mut found = Value::Null;
+    for _ in 0..100 {
+        let report = proxy.asked("/experiments/predictors").await;
+        assert_eq!(report["arms"][0]["name"], "what_follows", "{report}");
+        let of_arm = |n: usize| {
+            let arm = &report["arms"][n];
+            json!([arm["assigned"], arm["trials"], arm["succeeded"]])
+        };
+        found = json!([of_arm(0), of_arm(1)]);
+        if found == expected {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(found, expected);
+
+    // Both learn what is done from now on.
+    for principal in [one, other] {
+        let pairs = ["tool-005", "tool-007", "tool-002", "tool-002"].repeat(20);
+        proxy.work(principal, pairs).await;
+    }
+    proxy.until_predicted(one, ("tool-005", "tool-007")).await;
+    proxy.until_predicted(other, ("tool-005", "tool-002")).await;
+    let mut proxy = proxy;
+    assert_eq!(proxy.riglm.stop().await, Some(0));
+
+    // And go on from there after a restart.
+    let proxy = Compared::start(data.path()).await;
+    proxy.until_predicted(one, ("tool-005", "tool-007")).await;
+    proxy.until_predicted(other, ("tool-005", "tool-002")).await;
+    let learned = proxy.asked("/health").await["prediction"]["learned_calls"].take();
+    assert!(learned.as_u64() < Some(100), "{learned}");
+}

@@ -1,0 +1,389 @@
+//! What searches do beyond their ranking, through the real program: notes of the operator, other words,
+//! and another order by a language model behind an endpoint or at the client.
+
+mod chat;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::{Server, Transport, Upstream};
+use riglm_tests::messages::{call, initialize, initialize_with, request};
+use riglm_tests::modern::Meta;
+use riglm_tests::plain_http;
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use self::chat::{Answer, Chat};
+
+/// Some of its words are those of tools, so that its answer is not of high quality and something fits.
+const QUERY: &str = "harvest crops before the thunder tomorrow evening";
+
+const TOOLS: [(&str, &str); 6] = [
+    ("plant_pumpkins", "Plants pumpkins in a field"),
+    ("harvest_field", "Harvests what grows in a field"),
+    ("count_crops", "Counts the crops of a field"),
+    ("water_plants", "Waters plants in the greenhouse"),
+    ("sell_crops", "Sells crops on the market"),
+    ("weather_forecast", "Tells the weather of tomorrow"),
+];
+
+async fn upstream(directory: &Path) -> Upstream {
+    let file = directory.join("tools.json");
+    let tools = TOOLS.map(|(name, description)| {
+        format!(r#"{{"name": "{name}", "description": "{description}", "inputSchema": {{"type": "object"}}}}"#)
+    });
+    std::fs::write(&file, format!("[{}]", tools.join(","))).unwrap();
+    let program = env!("CARGO_BIN_EXE_odd-server").into();
+    let file = file.display().to_string();
+    let arguments = ["--name".into(), "farm".into(), "--listing".into(), file];
+    let server = Server::OddWith(program, arguments.to_vec());
+    server.start(Transport::Stdio).await
+}
+
+struct Line {
+    riglm: Riglm,
+    control: u16,
+    data: TempDir,
+}
+
+async fn line(configuration: &str) -> Line {
+    let data = TempDir::new().unwrap();
+    let control = free_port();
+    let address = format!("127.0.0.1:{control}");
+    let arguments = ["--strategy", "prediction", "--control", &address];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        environment: vec![("LADDER_KEY".into(), "sk-hunter2".into())],
+        configuration: Some(format!(
+            "logging.level = \"debug\"\n[search.encoder]\nmodel = \"none\"\n{configuration}"
+        )),
+    };
+    Line {
+        riglm: Riglm::serve(&upstream(data.path()).await, data.path(), &options).await,
+        control,
+        data,
+    }
+}
+
+impl Line {
+    async fn client(&self, answers: Answers) -> RawClient {
+        let client = apart(self.riglm.client(answers));
+        client.initialize(&initialize("0", "2025-11-25")).await;
+        client.request(&request("\"list\"", "tools/list")).await;
+        client
+    }
+
+    async fn metric(&self, name: &str) -> f64 {
+        let token = std::fs::read_to_string(self.data.path().join("control.token")).unwrap();
+        let bearer = format!("Bearer {}", token.trim());
+        let url = format!("http://127.0.0.1:{}/metrics", self.control);
+        let headers = [("authorization", &*bearer)];
+        let url = url.parse().unwrap();
+        let answer = plain_http::exchange(http::Method::GET, &url, &headers, String::new());
+        let text = answer.await.unwrap().body;
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        value.trim().parse().unwrap()
+    }
+}
+
+/// Returns a client whose work is its own: the same question of one work session has one answer.
+fn apart(client: RawClient) -> RawClient {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    client.set_header("x-riglm-session", &format!("work {number}"));
+    client
+}
+
+/// Returns what a search is answered with, as structured content, and how long that took.
+async fn ask(client: &RawClient, id: &str, query: &str) -> (Value, Duration) {
+    let arguments = format!(r#"{{"query":"{query}"}}"#);
+    let start = Instant::now();
+    let answer = client
+        .request(&call(id, "search_available_tools", &arguments))
+        .await;
+    let mut answer: Value = serde_json::from_str(&answer.text).unwrap();
+    (
+        answer["result"]["structuredContent"].take(),
+        start.elapsed(),
+    )
+}
+
+fn names(answer: &Value) -> Vec<String> {
+    let matches = answer["matches"].as_array().unwrap();
+    let names = matches.iter().map(|found| found["name"].as_str().unwrap());
+    names.map(str::to_owned).collect()
+}
+
+fn of_models(purpose: &str, model: &str, outcome: &str) -> String {
+    format!(
+        r#"riglm_model_requests_total{{model="{model}",outcome="{outcome}",purpose="{purpose}"}}"#
+    )
+}
+
+fn reranked_by(chat: &Chat, more: &str) -> String {
+    format!(
+        "[search.rerank]\nby = \"endpoint\"\ntimeout = \"1s\"\n{more}\n[search.rerank.endpoint]\n\
+         url = \"{}\"\nmodel = \"m\"\napi_key = \"${{LADDER_KEY}}\"\n",
+        chat.url
+    )
+}
+
+#[tokio::test]
+async fn an_endpoint_puts_what_was_found_into_another_order() {
+    let plain = line("").await;
+    let client = plain.client(Answers::default()).await;
+    let (before, _) = ask(&client, "1", QUERY).await;
+    assert_ne!(before["quality"], "high", "{before}");
+    let chat = Chat::start([Answer::Reverse]).await;
+    let line = line(&reranked_by(&chat, "")).await;
+    let client = line.client(Answers::default()).await;
+    let (after, _) = ask(&client, "1", QUERY).await;
+    let told = chat.requests().remove(0);
+    let mut names_told = told.tools();
+    assert_eq!(names_told[..3], names(&before)[..3]);
+    names_told.reverse();
+    assert_eq!(names(&after)[..3], names_told[..3]);
+    assert!(
+        told.head.contains("authorization: bearer sk-hunter2"),
+        "{}",
+        told.head
+    );
+    assert!(told.question().contains(QUERY), "{}", told.question());
+    assert!(!told.question().contains("inputSchema"));
+    // Who asks the same again is given the same.
+    let (again, _) = ask(&client, "2", QUERY).await;
+    assert_eq!(again["matches"], after["matches"]);
+    let noted = again["notes"].to_string();
+    assert!(noted.contains("the same answer"), "{noted}");
+    assert_eq!(chat.requests().len(), 1);
+    assert!(
+        line.metric(&of_models("reranking", "endpoint", "used"))
+            .await
+            >= 1.0
+    );
+    let tokens =
+        r#"riglm_model_tokens_total{direction="input",model="endpoint",purpose="reranking"}"#;
+    assert!((line.metric(tokens).await - 70.0).abs() < 0.5);
+    assert!(!line.riglm.process.output().contains("hunter2"));
+    assert!(!line.riglm.process.output().contains("thunder"));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_fails_in_any_way_leaves_the_order_as_it_was() {
+    let plain = line("").await;
+    let client = plain.client(Answers::default()).await;
+    let (before, _) = ask(&client, "1", QUERY).await;
+    for (answer, outcome) in [
+        (Answer::Hang, "late"),
+        (Answer::Status(500), "unavailable"),
+        (Answer::Says("I would take the first one."), "nonsense"),
+        (Answer::Says(r#"["delete_everything"]"#), "nonsense"),
+        (Answer::Huge, "nonsense"),
+        (Answer::Garbage, "nonsense"),
+    ] {
+        let chat = Chat::start([answer.clone()]).await;
+        let line = line(&reranked_by(&chat, "")).await;
+        let client = line.client(Answers::default()).await;
+        let (after, took) = ask(&client, "1", QUERY).await;
+        assert_eq!(after, before, "{answer:?}");
+        assert!(took < Duration::from_secs(4), "{answer:?}: {took:?}");
+        let counted = of_models("reranking", "endpoint", outcome);
+        assert!(line.metric(&counted).await >= 1.0, "{answer:?}");
+        // While it rests the next search does not wait for it.
+        if outcome == "late" {
+            let (_, took) = ask(&client, "2", "crops before the thunder").await;
+            assert!(took < Duration::from_millis(900), "{took:?}");
+            assert_eq!(chat.requests().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_is_asked_no_more_often_than_allowed() {
+    let chat = Chat::start([]).await;
+    let line = line(&reranked_by(&chat, "max_requests_per_minute = 1")).await;
+    let client = line.client(Answers::default()).await;
+    ask(&client, "1", QUERY).await;
+    ask(&client, "2", "crops before the thunder").await;
+    assert_eq!(chat.requests().len(), 1);
+    let counted = of_models("reranking", "endpoint", "over_budget");
+    assert!(line.metric(&counted).await >= 1.0);
+}
+
+const BY_CLIENT: &str = "[search.rerank]\nby = \"client\"\ntimeout = \"1s\"\n";
+
+fn sampled(text: &str) -> Answers {
+    let text = serde_json::Value::from(text);
+    let answer = format!(
+        r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"role":"assistant","model":"m","content":{{"type":"text","text":{text}}}}}}}"#
+    );
+    Answers::default().with("sampling/createMessage", &answer)
+}
+
+#[tokio::test]
+async fn a_clients_own_model_puts_what_was_found_into_another_order() {
+    let line = line(BY_CLIENT).await;
+    let plain = apart(line.riglm.client(Answers::default()));
+    plain
+        .initialize(&initialize_with("0", "2025-11-25", "{}"))
+        .await;
+    plain.request(&request("1", "tools/list")).await;
+    let (before, _) = ask(&plain, "2", QUERY).await;
+    assert!(
+        plain
+            .received()
+            .iter()
+            .all(|it| !it.is_method("sampling/createMessage"))
+    );
+    let names_before = names(&before);
+    let choice = format!(r#"["{}","{}"]"#, names_before[2], names_before[0]);
+    for transport in [Transport::Streamable, Transport::Legacy] {
+        let client = match transport {
+            Transport::Legacy => RawClient::legacy(&line.riglm.at("/sse"), sampled(&choice)).await,
+            _ => line.riglm.client(sampled(&choice)),
+        };
+        let client = apart(client);
+        client.initialize(&initialize("0", "2024-11-05")).await;
+        client.request(&request("\"list\"", "tools/list")).await;
+        let arguments = format!(r#"{{"query":"{QUERY}"}}"#);
+        let answer = client
+            .request(&call("1", "search_available_tools", &arguments))
+            .await;
+        let asked = client
+            .method_after(0, "sampling/createMessage", 1)
+            .await
+            .remove(0);
+        assert!(asked.text.contains("\"riglm:"), "{}", asked.text);
+        assert!(!asked.text.contains("inputSchema"), "{}", asked.text);
+        let place = |name: &str| answer.text.find(&format!(" {name}")).unwrap();
+        assert!(
+            place(&names_before[2]) < place(&names_before[0]),
+            "{}",
+            answer.text
+        );
+        assert!(
+            place(&names_before[0]) < place(&names_before[1]),
+            "{}",
+            answer.text
+        );
+    }
+    assert!(line.metric(&of_models("reranking", "client", "used")).await >= 2.0);
+}
+
+#[tokio::test]
+async fn a_client_that_refuses_answers_nonsense_or_never_gets_the_order_as_it_was() {
+    let refusing = Answers::default().with(
+        "sampling/createMessage",
+        r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-1,"message":"User rejected sampling request"}}"#,
+    );
+    for (answers, outcome) in [
+        (refusing, "refused"),
+        (sampled("the second one"), "nonsense"),
+        (Answers::default(), "late"),
+    ] {
+        // Of its own: what one client calls moves what others find.
+        let line = line(BY_CLIENT).await;
+        let plain = apart(line.riglm.client(Answers::default()));
+        plain
+            .initialize(&initialize_with("0", "2025-11-25", "{}"))
+            .await;
+        plain.request(&request("1", "tools/list")).await;
+        let (before, _) = ask(&plain, "2", QUERY).await;
+        let client = line.client(answers).await;
+        let (after, took) = ask(&client, "1", QUERY).await;
+        assert_eq!(after, before, "{outcome}");
+        assert!(took < Duration::from_secs(4), "{outcome}: {took:?}");
+        let counted = of_models("reranking", "client", outcome);
+        assert!(line.metric(&counted).await >= 1.0, "{outcome}");
+        let received = client.received();
+        let asked = received.iter();
+        let asked = asked.filter(|it| it.is_method("sampling/createMessage"));
+        assert_eq!(asked.count(), 1);
+        if outcome == "late" {
+            client.method_after(0, "notifications/cancelled", 1).await;
+        }
+        // The session goes on.
+        let called = client.request(&call("7", "count_crops", "{}")).await;
+        assert!(called.text.contains("\"result\""), "{}", called.text);
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_newest_revision_is_not_asked_and_has_its_answer() {
+    let line = line(BY_CLIENT).await;
+    let client = RawClient::modern(&line.riglm.url);
+    let search = Meta::default().call(
+        "1",
+        "search_available_tools",
+        &format!(r#"{{"query":"{QUERY}"}}"#),
+    );
+    let answer = client.request(&search).await;
+    assert!(answer.text.contains("\"complete\""), "{}", answer.text);
+    assert!(answer.text.contains("harvest_field"), "{}", answer.text);
+    for outcome in ["used", "late", "refused"] {
+        let counted = of_models("reranking", "client", outcome);
+        assert!(line.metric(&counted).await < 0.5, "{outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_note_of_the_operator_is_searched_first() {
+    let chat = Chat::start([]).await;
+    let note = "[search.notes]\nentries = [{ tools = [\"weather*\"], text = \
+                \"Vacation and sick leave are requested with this one.\" }]\n";
+    let line = line(&format!("{note}{}", reranked_by(&chat, ""))).await;
+    let client = line.client(Answers::default()).await;
+    let (found, _) = ask(&client, "1", "request vacation or sick leave").await;
+    assert_eq!(names(&found)[0], "weather_forecast", "{found}");
+    assert_eq!(found["quality"], "high");
+    let said = found["notes"][0].as_str().unwrap();
+    assert!(
+        said.starts_with("From a note of the operator: Vacation"),
+        "{said}"
+    );
+    assert!(chat.requests().is_empty());
+    assert!(line.metric("riglm_searches_curated_total").await >= 1.0);
+}
+
+#[tokio::test]
+async fn a_note_about_no_tool_is_told_at_the_start() {
+    let line = line("[search.notes]\nentries = [{ tools = [\"nowhere*\"], text = \"x\" }]\n").await;
+    let _client = line.client(Answers::default()).await;
+    let told = |line: &str| {
+        line.contains("about no tool that is listed: nowhere*")
+            .then_some(())
+    };
+    line.riglm
+        .process
+        .line(Duration::from_secs(10), "the warning", told)
+        .await;
+}
+
+#[tokio::test]
+async fn other_words_are_tried_and_the_answer_says_so() {
+    let chat = Chat::start([Answer::Says(r#"["sell crops"]"#)]).await;
+    let configuration = format!(
+        "[search.expansion]\ntimeout = \"1s\"\n[search.expansion.endpoint]\nurl = \"{}\"\nmodel = \"m\"\n",
+        chat.url
+    );
+    let line = line(&configuration).await;
+    let client = line.client(Answers::default()).await;
+    let (found, _) = ask(&client, "1", "zucchini aubergine").await;
+    assert_eq!(chat.requests().len(), 1);
+    let helped = line
+        .metric(r#"riglm_search_expansions_total{helped="true"}"#)
+        .await;
+    assert!(helped >= 1.0, "{found}");
+    let said = found["notes"].to_string();
+    assert!(
+        said.contains("also searched for") && said.contains("sell crops"),
+        "{said}"
+    );
+    assert!(names(&found)[0] == "sell_crops", "{found}");
+}

@@ -1,0 +1,115 @@
+//! Floods of messages over HTTP: how they are answered, and whom they do not concern.
+
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, Method};
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::messages::{initialize, request};
+use riglm_tests::modern::Meta;
+use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::riglm::Riglm;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{KEYS, connected, serve};
+
+fn retry_after(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get("retry-after")
+        .and_then(|value| value.to_str().ok())
+}
+
+/// Posts a ping of the session of a client.
+async fn ping(riglm: &Riglm, principal: &str, session: &str) -> Answer {
+    let bearer = format!("Bearer key-of-{principal}-0123456789");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("accept", "application/json, text/event-stream"),
+        ("content-type", "application/json"),
+        ("mcp-session-id", session),
+    ];
+    let text = request("7", "ping");
+    let answer = plain_http::exchange(Method::POST, &riglm.url, &headers, text);
+    answer.await.unwrap()
+}
+
+#[tokio::test]
+async fn who_sends_too_many_messages_is_answered_with_429_and_others_are_served() {
+    let data = TempDir::new().unwrap();
+    let toml = format!("{KEYS}[limits]\nrequests_per_second = 5\n");
+    let riglm = serve(data.path(), &toml).await;
+    let ann = connected(&riglm, Some("ann"), "a").await;
+    let bob = connected(&riglm, Some("bob"), "b").await;
+    let (of_ann, of_bob) = (ann.session_id().unwrap(), bob.session_id().unwrap());
+    // What the handshakes took of the second before is over.
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+    let start = Instant::now();
+    let mut statuses = Vec::new();
+    let mut refused = None;
+    for _ in 0..8 {
+        let answer = ping(&riglm, "ann", &of_ann).await;
+        statuses.push(answer.status);
+        refused = (answer.status == 429).then_some(answer).or(refused);
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "the machine is too slow for this test"
+    );
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 429]);
+    let refused = refused.unwrap();
+    assert_eq!(retry_after(&refused.headers), Some("1"));
+    let body: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(body["error"]["code"], -31_005, "{body}");
+    assert_eq!(body["jsonrpc"], "2.0");
+    assert_eq!(ping(&riglm, "bob", &of_bob).await.status, 200);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(ping(&riglm, "ann", &of_ann).await.status, 200);
+}
+
+#[tokio::test]
+async fn all_posts_of_a_principal_count_whichever_transport_they_are_of() {
+    let data = TempDir::new().unwrap();
+    let riglm = serve(data.path(), "[limits]\nrequests_per_second = 1\n").await;
+    let meta = Meta::default();
+    let modern = RawClient::modern(&riglm.url);
+    let sse = RawClient::legacy(&riglm.at("/sse"), Answers::default()).await;
+    let start = Instant::now();
+    assert_eq!(
+        modern
+            .send(&meta.request("1", "server/discover", ""))
+            .await
+            .status,
+        200
+    );
+    let refused = modern.send(&meta.request("2", "server/discover", "")).await;
+    let posted = sse.send(&initialize("1", "2024-11-05")).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "the machine is too slow for this test"
+    );
+    assert_eq!((refused.status, posted.status), (429, 429));
+    assert_eq!(retry_after(&refused.headers), Some("1"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(sse.send(&initialize("1", "2024-11-05")).await.status, 202);
+}
+
+#[tokio::test]
+async fn who_has_no_place_is_told_when_to_try_again() {
+    let data = TempDir::new().unwrap();
+    let toml = "[limits]\nsessions = 2\nin_flight_per_session = 1\n";
+    let riglm = serve(data.path(), toml).await;
+    let meta = Meta::default();
+    let modern = RawClient::modern(&riglm.url);
+    modern.request(&meta.call("1", "echo", "{}")).await;
+    // Its answer is a stream that stays open, so that the request has its place by then.
+    assert_eq!(modern.send(&meta.call("2", "hang", "{}")).await.status, 200);
+    let full = modern.send(&meta.call("3", "empty", "{}")).await;
+    assert_eq!(full.status, 503);
+    assert_eq!(retry_after(&full.headers), Some("1"));
+    let _second = connected(&riglm, None, "w").await;
+    let third = RawClient::streamable(&riglm.url, Answers::default());
+    let refused = third.send(&initialize("1", "2025-11-25")).await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(retry_after(&refused.headers), Some("1"));
+}

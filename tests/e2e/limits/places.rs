@@ -1,0 +1,128 @@
+//! How many calls may run at the same time, and that a place is given up however its call ends.
+
+use std::time::Duration;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::Transport;
+use riglm_tests::messages::{call, initialize};
+use riglm_tests::process::descendants;
+use riglm_tests::riglm::{Line, Options};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{connected, refusal, serve};
+use crate::odd_over_stdio;
+
+const ONE: &str = r#"
+[[safeguards.limits.rules]]
+tools = ["wait_cancel", "sleep", "empty"]
+scope = "global"
+max_concurrent = 1
+"#;
+
+/// Has a call begin that does not end by itself, and waits until it came to the server.
+async fn begin(client: &RawClient, id: &str) {
+    let start = client.n_received();
+    let text = call(id, "wait_cancel", "{}");
+    client.send(&text).await;
+    client.method_after(start, "notifications/message", 1).await;
+}
+
+/// Waits until a call is made: what ends is told of by a task of its own.
+async fn until_free(client: &RawClient, from: u32) {
+    for id in from..from + 100 {
+        if refusal(client, id, "empty", "{}").await.is_none() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the place was not given up");
+}
+
+#[tokio::test]
+async fn a_place_is_given_up_when_its_call_is_cancelled_over_stdio_and_http() {
+    for downstream in [Transport::Stdio, Transport::Streamable] {
+        let options = Options::configured(ONE);
+        let line = Line::through(downstream, &odd_over_stdio(), &options, Answers::default()).await;
+        let client = &line.client;
+        client.initialize(&initialize("\"i\"", "2025-11-25")).await;
+        assert_eq!(refusal(client, 1, "empty", "{}").await, None);
+        assert_eq!(
+            refusal(client, 2, "empty", "{}").await,
+            None,
+            "the first one has ended"
+        );
+        begin(client, "3").await;
+        let refused = refusal(client, 4, "empty", "{}").await.unwrap();
+        let told = "1 call of tools like wait_cancel, sleep, empty may run at the same time";
+        assert!(refused.contains(told), "{refused}");
+        client.cancel("3").await;
+        until_free(client, 5).await;
+    }
+}
+
+#[tokio::test]
+async fn a_place_is_given_up_when_its_upstream_dies() {
+    let data = TempDir::new().unwrap();
+    let riglm = serve(data.path(), ONE).await;
+    let client = connected(&riglm, None, "one").await;
+    let other = connected(&riglm, None, "two").await;
+    begin(&client, "1").await;
+    assert!(refusal(&other, 1, "empty", "{}").await.is_some());
+    for pid in descendants(riglm.process.pid()) {
+        let is_server = riglm_tests::process::command_line(pid).contains("odd-server stdio");
+        let is_guard = riglm_tests::process::command_line(pid).contains("__guard");
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+            && is_server
+            && !is_guard
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+    let lost = client.answer("1").await;
+    assert!(lost.text.contains("-31001"), "{}", lost.text);
+    until_free(&other, 2).await;
+}
+
+#[tokio::test]
+async fn a_place_is_given_up_when_its_call_times_out() {
+    let data = TempDir::new().unwrap();
+    let toml = format!("{ONE}\n[limits]\ncall_timeout = \"1s\"\n");
+    let riglm = serve(data.path(), &toml).await;
+    let client = connected(&riglm, None, "one").await;
+    begin(&client, "1").await;
+    assert!(refusal(&client, 2, "empty", "{}").await.is_some());
+    let late = client.answer("1").await;
+    assert!(late.text.contains("-31002"), "{}", late.text);
+    until_free(&client, 3).await;
+}
+
+#[tokio::test]
+async fn a_place_is_given_up_when_its_session_ends() {
+    let data = TempDir::new().unwrap();
+    let riglm = serve(data.path(), ONE).await;
+    let client = connected(&riglm, None, "one").await;
+    let other = connected(&riglm, None, "two").await;
+    begin(&client, "1").await;
+    assert!(refusal(&other, 1, "empty", "{}").await.is_some());
+    assert_eq!(client.delete().await, 204);
+    until_free(&other, 2).await;
+}
+
+#[tokio::test]
+async fn calls_at_one_upstream_are_limited_together() {
+    let data = TempDir::new().unwrap();
+    let toml = "[safeguards.limits]\nmax_concurrent = 2\n";
+    let riglm = serve(data.path(), toml).await;
+    let client = connected(&riglm, None, "one").await;
+    begin(&client, "1").await;
+    assert_eq!(refusal(&client, 2, "empty", "{}").await, None);
+    begin(&client, "3").await;
+    let refused = refusal(&client, 4, "echo", "{}").await.unwrap();
+    let told =
+        "2 calls of the tools of this server may run at the same time by all clients together";
+    assert!(refused.contains(told), "{refused}");
+    client.cancel("1").await;
+    until_free(&client, 5).await;
+}

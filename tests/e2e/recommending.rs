@@ -1,0 +1,407 @@
+//! Tools are recommended for what is to be done, in words: by a tool of the proxy, by the control port
+//! and by the command line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Method;
+use riglm_tests::answers::Answers;
+use riglm_tests::binary;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::Upstream;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http::{self, Answer};
+use riglm_tests::process::{self, free_port};
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+const FIND: &str = "I want to find where a Python function is defined";
+const LOGIN: &str = "I need to test login functionality in a web app";
+
+struct Line {
+    riglm: Riglm,
+    data: TempDir,
+    control: Url,
+    token: String,
+    client: RawClient,
+}
+
+fn listing(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("e2e/recommending/{name}.json"))
+}
+
+/// Starts the proxy in front of a server of code and one of a browser, and has a client list their
+/// tools.
+async fn line(more: &str) -> Line {
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let data = TempDir::new().unwrap();
+    let mut toml = String::new();
+    for (name, file) in [("serena", "code"), ("playwright", "browser")] {
+        let listing = listing(file);
+        let command = json!([odd, "stdio", "--name", name, "--listing", listing]);
+        let section = format!("[upstreams.{name}]\ncommand = {command}\n");
+        toml += &section;
+    }
+    toml += more;
+    let address = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", "prediction", "--control", &address];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Options::configured(&toml)
+    };
+    let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
+    let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
+    let client = RawClient::streamable(&riglm.url, Answers::default());
+    client.initialize(&initialize("0", "2025-11-25")).await;
+    client.request(&request("1", "tools/list")).await;
+    Line {
+        riglm,
+        data,
+        control: format!("http://{address}").parse().unwrap(),
+        token: token.trim().to_owned(),
+        client,
+    }
+}
+
+impl Line {
+    async fn operate(&self, method: Method, path: &str, body: &Value) -> Answer {
+        let bearer = format!("Bearer {}", self.token);
+        let headers = [
+            ("authorization", &*bearer),
+            ("content-type", "application/json"),
+        ];
+        let url = self.control.join(path).unwrap();
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let answer = plain_http::exchange(method, &url, &headers, body);
+        answer.await.unwrap()
+    }
+
+    async fn recommended(&self, body: &Value) -> Value {
+        let answer = self.operate(Method::POST, "/recommendations", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    }
+
+    /// Calls a tool and returns its result.
+    async fn call(&self, id: &str, tool: &str, arguments: &Value) -> Value {
+        let answer = self
+            .client
+            .request(&call(id, tool, &arguments.to_string()))
+            .await;
+        let answer: Value = serde_json::from_str(&answer.text).unwrap();
+        answer["result"].clone()
+    }
+
+    /// Waits until what was recorded is in the store, as the command line sees it.
+    async fn calls_stored(&self, n: usize) {
+        for _ in 0..100 {
+            let mut command = process::command(binary::riglm(), &["calls", "--count"]);
+            command.arg("--data-dir").arg(self.data.path());
+            let output = command.output().await.unwrap();
+            if String::from_utf8_lossy(&output.stdout).trim() == n.to_string() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{n} calls were not stored");
+    }
+
+    /// Waits until the tools that were listed are in the store.
+    async fn tools_stored(&self) {
+        for _ in 0..100 {
+            let answer = self.operate(Method::GET, "/tools", &Value::Null).await;
+            let tools: Value = serde_json::from_str(&answer.body).unwrap();
+            let is_there = |name: &str| answer.body.contains(name);
+            if tools["tools"].is_array() && is_there("find_symbol") && is_there("browser_tabs") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("no tools were stored");
+    }
+}
+
+fn names(recommended: &Value) -> Vec<&str> {
+    let tools = recommended["tools"].as_array().unwrap();
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
+    let line = line("").await;
+    let found = line.recommended(&json!({ "query": FIND })).await;
+    assert_eq!(names(&found)[0], "serena__find_symbol", "{found}");
+    let intent = &found["intent"];
+    assert_eq!(intent["actions"], json!(["find"]));
+    assert!(
+        intent["domains"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("code"))
+    );
+    assert_eq!(intent["access"], "read");
+    let first = &found["tools"][0];
+    let explanation = first["explanation"].as_str().unwrap();
+    assert!(
+        explanation.starts_with("Fits best what was asked (find"),
+        "{explanation}"
+    );
+    let factors = first["factors"].as_object().unwrap();
+    let weights = found["weights"].as_object().unwrap();
+    let sum: f64 = (weights.iter())
+        .map(|(factor, weight)| weight.as_f64().unwrap() * factors[factor].as_f64().unwrap())
+        .sum();
+    assert!((sum - first["score"].as_f64().unwrap()).abs() < 1e-9);
+    assert_eq!(factors["success_rate"], 0.5, "nothing is known of it");
+}
+
+#[tokio::test]
+async fn the_tools_of_a_browser_are_recommended_for_testing_a_login() {
+    let line = line("").await;
+    let found = line.recommended(&json!({ "query": LOGIN })).await;
+    let mut first: Vec<&str> = names(&found)[..5].to_vec();
+    first.sort_unstable();
+    let expected = [
+        "playwright__browser_click",
+        "playwright__browser_fill_form",
+        "playwright__browser_navigate",
+        "playwright__browser_snapshot",
+        "playwright__browser_wait_for",
+    ];
+    assert_eq!(first, expected, "{found}");
+    for tool in &found["tools"].as_array().unwrap()[..5] {
+        assert!(!tool["explanation"].as_str().unwrap().is_empty());
+    }
+}
+
+/// What was called is an example for tuning, of which there are too few, and nothing was tuned that could
+/// be taken back.
+async fn one_example_for_tuning(data: &Path) {
+    let tune = |more: &'static [&'static str]| {
+        let mut command = process::command(binary::riglm(), &["tune"]);
+        command.arg("--data-dir").arg(data).args(more);
+        async move { command.output().await.unwrap() }
+    };
+    let tuned = tune(&["--json"]).await;
+    assert_eq!(tuned.status.code(), Some(0), "{tuned:?}");
+    let tuned: Value = serde_json::from_slice(&tuned.stdout).unwrap();
+    let expected = (&json!("too_few"), &json!(1));
+    assert_eq!((&tuned["outcome"], &tuned["examples"]), expected);
+    let back = tune(&["--rollback", "7"]).await;
+    assert_eq!(back.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&back.stderr).contains("no version 7"));
+}
+
+#[tokio::test]
+async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
+    let more = "[recommend]\ntools = true\n";
+    let mut line = line(more).await;
+    let listed = line.client.request(&request("2", "tools/list")).await.text;
+    assert!(listed.contains("\"recommend_tools\"") && listed.contains("\"rate_tool\""));
+    let ask = json!({ "query": LOGIN, "limit": 5 });
+    let asked = line.call("3", "recommend_tools", &ask).await;
+    let answer = &asked["structuredContent"];
+    assert_eq!(answer["tools"].as_array().unwrap().len(), 5, "{asked}");
+    let text = asked["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("1. playwright__browser_"), "{text}");
+    // Three times the same way, and one of the tools fails now and then.
+    let steps = ["browser_navigate", "browser_fill_form", "browser_click"];
+    for round in 0..3 {
+        for (step, tool) in (0..).zip(steps) {
+            let id = (10 + 10 * round + step).to_string();
+            let arguments = json!({ "fail": round == 0 && step == 2 });
+            let name = format!("playwright__{tool}");
+            let result = line.call(&id, &name, &arguments).await;
+            assert_eq!(result["isError"], round == 0 && step == 2);
+        }
+    }
+    let rating = json!({
+        "tool": "playwright__browser_fill_form", "rating": 5, "comment": "just right",
+    });
+    let rated = line.call("50", "rate_tool", &rating).await;
+    assert_ne!(rated["isError"], true, "{rated}");
+    let both = json!({ "tool": "playwright__browser_click", "rating": 5, "thumbs": "down" });
+    assert_eq!(line.call("52", "rate_tool", &both).await["isError"], true);
+    let unknown = line
+        .call(
+            "51",
+            "rate_tool",
+            &json!({"tool": "nobody_has_it", "rating": 5}),
+        )
+        .await;
+    assert_eq!(unknown["isError"], true);
+    line.calls_stored(9).await;
+    let metrics = line
+        .operate(Method::GET, "/metrics", &Value::Null)
+        .await
+        .body;
+    for expected in [
+        "riglm_recommendations_total{cached=\"false\"",
+        "riglm_recommended_calls_total{outcome=\"ok\"",
+        "riglm_tool_ratings_total 1",
+        "riglm_feedback_refused_total 1",
+    ] {
+        assert!(metrics.contains(expected), "{expected}: {metrics}");
+    }
+    let mut command = process::command(binary::riglm(), &["eval", "recommend", "--json"]);
+    command.arg("--data-dir").arg(line.data.path());
+    let measured = command.output().await.unwrap();
+    let measured: Value = serde_json::from_slice(&measured.stdout).unwrap();
+    assert_eq!(
+        (&measured["recommendations"], &measured["ctr"]),
+        (&json!(1), &json!(1.0))
+    );
+    assert_eq!(measured["hit@5"], 1.0);
+    assert_eq!(measured["mean_rating"], 5.0);
+    one_example_for_tuning(line.data.path()).await;
+    // A process that starts anew knows all of it.
+    line.riglm.stop().await;
+    let mut command = process::command(binary::riglm(), &["recommend", LOGIN, "--json"]);
+    command.arg("--data-dir").arg(line.data.path());
+    let recommended = command.output().await.unwrap();
+    assert!(recommended.status.success(), "{recommended:?}");
+    let recommended: Value = serde_json::from_slice(&recommended.stdout).unwrap();
+    let tools = recommended["tools"].as_array().unwrap();
+    let form = tools
+        .iter()
+        .find(|tool| tool["name"] == "playwright__browser_fill_form");
+    let form = form.unwrap();
+    assert!(
+        form["factors"]["user_rating"].as_f64().unwrap() > 0.6,
+        "{form}"
+    );
+    assert_eq!(form["after"][0]["name"], "playwright__browser_click");
+    assert_eq!(form["after"][0]["support"], 3);
+    let steps = form["workflow"]["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 3, "{form}");
+    let explanation = form["explanation"].as_str().unwrap();
+    assert!(
+        explanation.contains("3 of 3 calls went well"),
+        "{explanation}"
+    );
+    assert!(explanation.contains("rated 5.0 of 5 by 1"), "{explanation}");
+    let click = tools
+        .iter()
+        .find(|tool| tool["name"] == "playwright__browser_click");
+    let explanation = click.unwrap()["explanation"].as_str().unwrap();
+    assert!(
+        explanation.contains("2 of 3 calls went well"),
+        "{explanation}"
+    );
+}
+
+/// The command line does not recommend either what an operator hid.
+async fn hidden_on_the_command_line(data: &Path) {
+    let mut command = process::command(binary::riglm(), &["recommend", FIND, "--json"]);
+    command.arg("--data-dir").arg(data);
+    let output = command.output().await.unwrap();
+    let recommended: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left_out = recommended["left_out"].as_array().unwrap();
+    assert!(
+        left_out.iter().any(|one| one["reason"] == "excluded"),
+        "{recommended}"
+    );
+    assert!(
+        !names(&recommended)
+            .iter()
+            .any(|name| name.ends_with("find_symbol"))
+    );
+}
+
+#[tokio::test]
+async fn bad_questions_are_refused_and_odd_ones_answered() {
+    let line = line("[recommend.tags]\n\"find_symbol\" = [\"python\"]\n").await;
+    for (body, status) in [
+        (json!({}), 422),
+        (json!({ "query": "" }), 422),
+        (json!({ "query": " \n" }), 422),
+        (json!({ "query": "x".repeat(2_001) }), 422),
+        (json!({ "query": "x", "limit": 0 }), 422),
+        (json!({ "query": "x", "limit": 51 }), 422),
+        (json!({ "query": "x", "limits": 1 }), 422),
+        (json!({ "query": ["x"] }), 422),
+        (json!({ "query": "x", "session": "nobody" }), 404),
+        (json!({ "query": "x", "context": { "tags": 1 } }), 422),
+    ] {
+        let answer = line.operate(Method::POST, "/recommendations", &body).await;
+        assert_eq!(answer.status, status, "{body}: {}", answer.body);
+    }
+    for query in [
+        "Wo ist eine Funktion definiert?",
+        "查找函数的定义",
+        "🦀🦀🦀",
+        "'; DROP TABLE tools; --",
+    ] {
+        line.recommended(&json!({ "query": query })).await;
+    }
+    line.tools_stored().await;
+    let unknown = json!({ "query": FIND, "principal": "nobody knows them" });
+    assert_eq!(names(&line.recommended(&unknown).await).len(), 10);
+    // Who works on something else does not get what is for Python.
+    let other = json!({ "query": FIND, "context": { "languages": ["Rust"] } });
+    let other = line.recommended(&other).await;
+    assert!(!names(&other).contains(&"serena__find_symbol"), "{other}");
+    assert_eq!(other["left_out"][0]["name"], "serena__find_symbol");
+    assert_eq!(other["left_out"][0]["reason"], "other_projects");
+    // What is not wanted comes last.
+    let unwanted = json!({ "query": "open a page but do not click", "limit": 20 });
+    let unwanted = line.recommended(&unwanted).await;
+    assert_eq!(
+        names(&unwanted)[0],
+        "playwright__browser_navigate",
+        "{unwanted}"
+    );
+    let at = names(&unwanted)
+        .iter()
+        .position(|name| *name == "playwright__browser_click");
+    assert!(
+        at.is_none_or(|at| at == names(&unwanted).len() - 1),
+        "{unwanted}"
+    );
+    let same = json!({ "query": FIND, "context": { "languages": ["Python"] } });
+    assert_eq!(
+        names(&line.recommended(&same).await)[0],
+        "serena__find_symbol"
+    );
+    // What an operator hides is not recommended, although a ranking was made before.
+    let hide =
+        json!({ "tool": "serena__find_symbol", "action": "exclude", "scope": {"kind": "global"} });
+    assert_eq!(
+        line.operate(Method::POST, "/override", &hide).await.status,
+        201
+    );
+    for _ in 0..100 {
+        let again = line.recommended(&json!({ "query": FIND })).await;
+        if again["left_out"][0]["reason"] == "excluded" {
+            hidden_on_the_command_line(line.data.path()).await;
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("what was excluded is recommended");
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_takes_no_place_of_what_can() {
+    let line = line("[filtering]\nbans = [\"browser_*\"]\n").await;
+    let ask = json!({ "query": "open a web page and click", "limit": 5 });
+    let found = line.recommended(&ask).await;
+    assert_eq!(names(&found).len(), 5, "{found}");
+    let is_banned = |name: &&str| name.contains("browser_");
+    assert!(!names(&found).iter().any(is_banned), "{found}");
+    let left_out = found["left_out"].as_array().unwrap();
+    assert_eq!(left_out.len(), 5, "{found}");
+    assert!(
+        left_out.iter().all(|one| one["reason"] == "excluded"),
+        "{found}"
+    );
+}
