@@ -1,6 +1,7 @@
 //! What is said when pip fails, with programs in the place of Python; and a pull with the real one.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
+use std::process::Stdio;
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -27,8 +28,7 @@ fn scene(lines: &str) -> Scene {
         "#!/bin/sh\ncase \"$*\" in '-m pip --version') exit 0;; esac\nshift 3\n\
          while [ \"$1\" != --dest ]; do shift; done\n{lines}\n"
     );
-    fs::write(&python, script).unwrap();
-    fs::set_permissions(&python, fs::Permissions::from_mode(0o700)).unwrap();
+    write_program(&python, &script);
     Scene {
         pull: Pull {
             name: Some(NAME.parse().unwrap()),
@@ -41,6 +41,23 @@ fn scene(lines: &str) -> Scene {
         },
         data_dir,
     }
+}
+
+/// Writes a program that can be run at once.
+///
+/// Another process writes it: a file that this one has open is open for a moment in whatever
+/// another test starts, too, and a program that is open for writing is "text file busy".
+fn write_program(path: &Path, script: &str) {
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat >\"$0\" && chmod 700 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    input.write_all(script.as_bytes()).unwrap();
+    drop(input);
+    assert!(writer.wait().unwrap().success());
 }
 
 impl Scene {
@@ -81,11 +98,10 @@ fn a_python_that_is_missing_or_has_no_pip_is_named() {
     let expected = format!("no Python was found ({})", nowhere.display());
     assert!(error.contains(&expected), "{error}");
     let python = scene.data_dir.path().join("python");
-    fs::write(
+    write_program(
         &python,
         "#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n",
-    )
-    .unwrap();
+    );
     scene.pull.pip.python = Some(python);
     let error = scene.failure();
     assert!(
@@ -100,7 +116,7 @@ fn python_runs_where_nobody_else_writes_and_a_relative_one_is_found_all_the_same
     let python = scene.pull.pip.python.clone().unwrap();
     let script = fs::read_to_string(&python).unwrap();
     let noted = script.replacen('\n', "\npwd >>\"${0%/*}/where\"\n", 1);
-    fs::write(&python, noted).unwrap();
+    write_program(&python, &noted);
     let here = std::env::current_dir().unwrap();
     let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
     let relative = up.join(python.strip_prefix("/").unwrap());
