@@ -21,7 +21,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riglm_domain::edit::member;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::NamePattern;
@@ -34,7 +33,7 @@ use crate::search::Offer;
 
 pub(crate) use budget::Budgets;
 pub use budget::{BudgetOptions, BudgetPlan, OnExhausted};
-pub(crate) use call::{GuardedCall, OwnKind};
+pub(crate) use call::{Asker, GuardedCall, OwnKind, place_in};
 pub use circles::CircleOptions;
 pub(crate) use circles::Circles;
 pub(crate) use guard::{Guard, Permit};
@@ -132,11 +131,6 @@ impl Safeguards {
         })
     }
 
-    /// Returns whether a call that is held back is told which tools can be called in its place.
-    pub(crate) fn names_tools(&self) -> bool {
-        self.limiter.is_some()
-    }
-
     /// Decides whether a call goes to its tool.
     ///
     /// # Errors
@@ -214,7 +208,7 @@ impl Safeguards {
             repeated.ended(trace, call.at, result);
         }
         if let Some(limiter) = &self.limiter {
-            limiter.ended(call, member(result, "isError") == Some("true"));
+            limiter.ended(call, result);
         }
     }
 

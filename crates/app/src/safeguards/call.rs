@@ -25,6 +25,15 @@ pub(crate) enum OwnKind {
     Other,
 }
 
+/// Who calls, as far as it has to be looked up; asked only of calls that are held back.
+pub(crate) trait Asker: std::fmt::Debug + Send + Sync {
+    /// Returns the keyed hash of the client, as in its session.
+    fn client_hash(&self) -> KeyedHash;
+
+    /// Returns what the client itself said of what is being done.
+    fn stated(&self) -> Option<StatedIntent>;
+}
+
 /// A call on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardedCall<'a> {
@@ -32,10 +41,8 @@ pub(crate) struct GuardedCall<'a> {
     pub(crate) together: CallSession,
     /// Who calls.
     pub(crate) principal: &'a Principal,
-    /// Keyed hash of the client, as in its session, where what it may call depends on it.
-    pub(crate) client_hash: Option<KeyedHash>,
-    /// What the client itself said of what is being done, likewise.
-    pub(crate) stated: Option<&'a StatedIntent>,
+    /// The same, where what may be called depends on it.
+    pub(crate) asker: Option<&'a dyn Asker>,
     /// The profile under which the client is connected.
     pub(crate) profile: Option<&'a str>,
     /// The upstream of the tool; `None` for a tool of the proxy itself.
@@ -54,10 +61,25 @@ pub(crate) struct GuardedCall<'a> {
     pub(crate) token_budget: Option<u64>,
     /// What the session could call, as far as that is known.
     pub(crate) offer: Option<&'a Arc<Offer>>,
+    /// The place of the tool in it; see [`place_in`].
+    pub(crate) place: Option<usize>,
     /// The moment.
     pub(crate) now: Timestamp,
     /// The same, where only the time between two moments counts.
     pub(crate) at: Instant,
+}
+
+/// Returns the place of a tool of an upstream in what a session could call.
+pub(crate) fn place_in(
+    offer: Option<&Arc<Offer>>,
+    upstream: &UpstreamName,
+    tool: &ToolName,
+) -> Option<usize> {
+    let tool = ToolRef {
+        upstream: upstream.clone(),
+        tool: tool.clone(),
+    };
+    offer?.position_of(&tool)
 }
 
 impl GuardedCall<'_> {
@@ -69,12 +91,7 @@ impl GuardedCall<'_> {
 
     /// Returns the tool as the session was offered it.
     pub(crate) fn offered(&self) -> Option<&OfferedTool> {
-        let offer = self.offer?;
-        let tool = ToolRef {
-            upstream: self.upstream?.clone(),
-            tool: self.tool.clone(),
-        };
-        offer.tools().get(offer.position_of(&tool)?)
+        self.offer?.tools().get(self.place?)
     }
 
     /// Returns whether one of the patterns fits the tool, by its own name or the one that the client

@@ -51,6 +51,7 @@ pub(crate) struct Guard {
     arguments: Option<Box<str>>,
     token_budget: Option<u64>,
     offer: Option<Arc<Offer>>,
+    place: Option<usize>,
     now: Timestamp,
     at: Instant,
 }
@@ -72,6 +73,7 @@ impl Guard {
             arguments: arguments.map(Into::into),
             token_budget: call.token_budget,
             offer: call.offer.cloned(),
+            place: call.place,
             now: call.now,
             at: call.at,
         }
@@ -97,8 +99,7 @@ impl Guard {
         GuardedCall {
             together: self.together,
             principal: &self.principal,
-            client_hash: None,
-            stated: None,
+            asker: None,
             profile: self.profile.as_deref(),
             upstream: self.upstream.as_ref(),
             fingerprint: &self.fingerprint,
@@ -108,6 +109,7 @@ impl Guard {
             is_task: false,
             token_budget: self.token_budget,
             offer: self.offer.as_ref(),
+            place: self.place,
             now: self.now,
             at: self.at,
         }

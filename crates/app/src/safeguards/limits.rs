@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use riglm_domain::edit::member;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::naming::prefixed;
@@ -195,10 +196,10 @@ impl Limiter {
         LimitPermit::new(&self.state, places)
     }
 
-    /// Takes note of a call that was answered.
-    pub(crate) fn ended(&self, call: &GuardedCall<'_>, is_error: bool) {
+    /// Takes note of a call that was answered with this result, which is JSON text.
+    pub(crate) fn ended(&self, call: &GuardedCall<'_>, result: &str) {
         let says_context = matches!(call.own, Some(OwnKind::Search | OwnKind::Context));
-        if says_context && !is_error {
+        if says_context && member(result, "isError") != Some("true") {
             self.state().context_given(call.together);
         }
     }

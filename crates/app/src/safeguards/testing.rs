@@ -9,7 +9,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 
-use super::GuardedCall;
+use super::{GuardedCall, place_in};
 use crate::search::{Offer, OfferedTool};
 
 /// What calls of a test have in common.
@@ -47,8 +47,7 @@ impl Scene {
         GuardedCall {
             together: session(1),
             principal: &self.principal,
-            client_hash: None,
-            stated: None,
+            asker: None,
             profile: None,
             upstream: Some(&self.upstream),
             fingerprint: "",
@@ -58,6 +57,7 @@ impl Scene {
             is_task: false,
             token_budget: None,
             offer: Some(&self.offer),
+            place: place_in(Some(&self.offer), &self.upstream, tool),
             now: Timestamp::constant(1_800_000_000, 0),
             at: self.start,
         }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::RpcError;
@@ -14,7 +16,7 @@ use super::completion::{Ending, Response};
 use super::params::{RequestParams, is_input_required};
 use super::pending::Purpose;
 use crate::proxy::search_tool::failure;
-use crate::safeguards::{Admission, Guard, GuardedCall, Refusal};
+use crate::safeguards::{Admission, Asker, Guard, GuardedCall, Refusal, place_in};
 
 /// What becomes of a call that came in.
 enum Admitted {
@@ -41,6 +43,24 @@ impl EndedHere {
     }
 }
 
+/// Who makes a call.
+#[derive(Debug)]
+struct CallAsker<'a> {
+    relay: &'a Relay,
+    received: &'a CallReceived,
+}
+
+impl Asker for CallAsker<'_> {
+    fn client_hash(&self) -> KeyedHash {
+        (self.relay.caller).client_hash(&self.relay.shared.recorder)
+    }
+
+    fn stated(&self) -> Option<StatedIntent> {
+        let received = self.received;
+        (self.relay.shared).stated(received.session, received.together, received.at)
+    }
+}
+
 impl Relay {
     /// Asks the safeguards what becomes of a call.
     async fn admitted(
@@ -58,16 +78,12 @@ impl Relay {
             return Admitted::Goes(None);
         };
         let offer = self.caller.search.offer();
-        // Who names tools in place of another has to know which are hidden from whom.
-        let names_tools = safeguards.names_tools();
-        let hash = || self.caller.client_hash(&self.shared.recorder);
-        let stated = || (self.shared).stated(received.session, received.together, received.at);
-        let stated = names_tools.then(stated).flatten();
+        let relay = self.as_ref();
+        let asker = CallAsker { relay, received };
         let call = GuardedCall {
             together: received.together,
             principal: &self.caller.principal,
-            client_hash: names_tools.then(hash),
-            stated: stated.as_ref(),
+            asker: Some(&asker),
             profile: self.caller.profile_name(),
             upstream: Some(self.upstream()),
             fingerprint: &self.entry.upstream.fingerprint,
@@ -77,6 +93,7 @@ impl Relay {
             is_task: params.wants_task(),
             token_budget: message.hints().token_budget,
             offer: offer.as_ref(),
+            place: place_in(offer.as_ref(), self.upstream(), &received.tool),
             now: received.at,
             at,
         };

@@ -93,8 +93,7 @@ impl SearchTool {
         let call = GuardedCall {
             together: asking.session,
             principal: &asking.caller.principal,
-            client_hash: None,
-            stated: None,
+            asker: None,
             profile: asking.caller.profile_name(),
             upstream: None,
             fingerprint: "",
@@ -104,6 +103,7 @@ impl SearchTool {
             is_task: false,
             token_budget: asking.token_budget,
             offer: known.as_ref(),
+            place: None,
             now: asking.received_at,
             at: asking.received,
         };

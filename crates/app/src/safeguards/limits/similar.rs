@@ -47,16 +47,17 @@ impl Limiter {
             let hidden = offer.tools().iter().filter(|tool| tool.is_hidden);
             return hidden.map(|tool| tool.tool.clone()).collect();
         };
+        let stated = call.asker.and_then(|asker| asker.stated());
         let ask = ListAsk {
             principal: call.principal,
             client: "",
-            client_hash: call.client_hash,
+            client_hash: call.asker.map(|asker| asker.client_hash()),
             profile: call.profile,
             is_modern: false,
             relists: false,
             session: call.together,
             intent: None,
-            stated: call.stated,
+            stated: stated.as_ref(),
             now: call.now,
         };
         lists.excluded_of(&ask, offer)

@@ -9,6 +9,7 @@ use riglm_domain::id::SessionId;
 use riglm_ports::observer::Unobserved;
 
 use super::*;
+use crate::safeguards::place_in;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -86,21 +87,21 @@ impl Scene {
         after: Duration,
         then: impl FnOnce(&GuardedCall<'_>) -> T,
     ) -> T {
-        let upstream = upstream();
+        let (upstream, tool) = (upstream(), ToolName::from(tool));
         then(&GuardedCall {
             together: over(session),
             principal: &Principal::named(principal),
-            client_hash: None,
-            stated: None,
+            asker: None,
             profile: None,
             upstream: Some(&upstream),
             fingerprint: "",
-            tool: &tool.into(),
+            tool: &tool,
             own: None,
             arguments: None,
             is_task: false,
             token_budget: None,
             offer: Some(&self.offer),
+            place: place_in(Some(&self.offer), &upstream, &tool),
             now: Timestamp::UNIX_EPOCH,
             at: self.start + after,
         })
@@ -275,7 +276,8 @@ fn so_many_calls_may_be_made_until_it_is_said_what_is_being_done() {
                 ..*call
             };
             assert!(scene.limiter.admit(&call).is_ok(), "it is always possible");
-            scene.limiter.ended(&call, is_error);
+            let result = format!(r#"{{"isError":{is_error}}}"#);
+            scene.limiter.ended(&call, &result);
         });
     };
     for own in [OwnKind::Search, OwnKind::Context] {
