@@ -1,4 +1,4 @@
-//! Calls of 1 kB through a proxy with all safeguards, held against the same calls through one without.
+//! Calls of 1 kB through a proxy with all safeguards, held against the same calls through one with none.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,6 +7,14 @@ use std::time::Duration;
 use crate::load::{Case, Figures, Target, merge};
 use crate::process::{self, Process};
 
+/// None of the safeguards, also not those that are on by default.
+const NO_SAFEGUARDS: &str = "
+[safeguards.budget]
+enabled = false
+
+[safeguards.searches]
+enabled = false
+";
 /// All safeguards, so wide that none holds a call back or says anything.
 const SAFEGUARDS: &str = r#"
 [safeguards.result_cache]
@@ -48,12 +56,13 @@ pub(crate) struct GuardedFigures {
 /// Measures calls of 1 kB through both proxies by turns.
 pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize) -> GuardedFigures {
     let data = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
-    let file = data[1].path().join("safeguards.toml");
-    std::fs::write(&file, SAFEGUARDS).expect("a file");
-    let mut plain = process::serve(program, upstream, data[0].path(), "none");
-    let mut guarded = process::serve(program, upstream, data[1].path(), "none");
-    guarded.arg("--config").arg(&file);
-    let processes = [&mut plain, &mut guarded].map(Process::start);
+    let mut processes = Vec::new();
+    for (data, safeguards) in data.iter().zip([NO_SAFEGUARDS, SAFEGUARDS]) {
+        let file = data.path().join("safeguards.toml");
+        std::fs::write(&file, safeguards).expect("a file");
+        let mut riglm = process::serve(program, upstream, data.path(), "none");
+        processes.push(Process::start(riglm.arg("--config").arg(&file)));
+    }
     let mut clients = Vec::new();
     for riglm in &processes {
         let child = Some(riglm.child.id());
