@@ -34,6 +34,20 @@ async fn ping(riglm: &Riglm, principal: &str, session: &str) -> Answer {
     answer.await.unwrap()
 }
 
+/// Does what has to be done within a second, after one in which nothing is sent. On a machine that
+/// stands still meanwhile it is done again.
+async fn within_a_second<T>(mut messages: impl AsyncFnMut() -> T) -> T {
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(1_050)).await;
+        let start = Instant::now();
+        let came = messages().await;
+        if start.elapsed() < Duration::from_secs(1) {
+            return came;
+        }
+    }
+    panic!("the machine is too slow for this test");
+}
+
 #[tokio::test]
 async fn who_sends_too_many_messages_is_answered_with_429_and_others_are_served() {
     let data = TempDir::new().unwrap();
@@ -42,22 +56,17 @@ async fn who_sends_too_many_messages_is_answered_with_429_and_others_are_served(
     let ann = connected(&riglm, Some("ann"), "a").await;
     let bob = connected(&riglm, Some("bob"), "b").await;
     let (of_ann, of_bob) = (ann.session_id().unwrap(), bob.session_id().unwrap());
-    // What the handshakes took of the second before is over.
-    tokio::time::sleep(Duration::from_millis(1_050)).await;
-    let start = Instant::now();
-    let mut statuses = Vec::new();
-    let mut refused = None;
-    for _ in 0..8 {
-        let answer = ping(&riglm, "ann", &of_ann).await;
-        statuses.push(answer.status);
-        refused = (answer.status == 429).then_some(answer).or(refused);
-    }
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "the machine is too slow for this test"
-    );
+    let answers = within_a_second(async || {
+        let mut answers = Vec::new();
+        for _ in 0..8 {
+            answers.push(ping(&riglm, "ann", &of_ann).await);
+        }
+        answers
+    })
+    .await;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 429]);
-    let refused = refused.unwrap();
+    let refused = &answers[7];
     assert_eq!(retry_after(&refused.headers), Some("1"));
     let body: Value = serde_json::from_str(&refused.body).unwrap();
     assert_eq!(body["error"]["code"], -31_005, "{body}");
@@ -74,21 +83,17 @@ async fn all_posts_of_a_principal_count_whichever_transport_they_are_of() {
     let meta = Meta::default();
     let modern = RawClient::modern(&riglm.url);
     let sse = RawClient::legacy(&riglm.at("/sse"), Answers::default()).await;
-    let start = Instant::now();
+    let (first, refused, posted) = within_a_second(async || {
+        let first = modern.send(&meta.request("1", "server/discover", "")).await;
+        let refused = modern.send(&meta.request("2", "server/discover", "")).await;
+        let posted = sse.send(&initialize("1", "2024-11-05")).await;
+        (first, refused, posted)
+    })
+    .await;
     assert_eq!(
-        modern
-            .send(&meta.request("1", "server/discover", ""))
-            .await
-            .status,
-        200
+        (first.status, refused.status, posted.status),
+        (200, 429, 429)
     );
-    let refused = modern.send(&meta.request("2", "server/discover", "")).await;
-    let posted = sse.send(&initialize("1", "2024-11-05")).await;
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "the machine is too slow for this test"
-    );
-    assert_eq!((refused.status, posted.status), (429, 429));
     assert_eq!(retry_after(&refused.headers), Some("1"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(sse.send(&initialize("1", "2024-11-05")).await.status, 202);

@@ -109,9 +109,13 @@ fn said(text: &str) -> String {
 }
 
 fn model_at(url: &str) -> ChatModel {
+    model_within(url, Duration::from_secs(20))
+}
+
+fn model_within(url: &str, timeout: Duration) -> ChatModel {
     let config = json!({"url": url, "model": "m", "api_key": KEY});
     let config = serde_json::from_value(config).unwrap();
-    ChatModel::new(config, Duration::from_millis(500)).unwrap()
+    ChatModel::new(config, timeout).unwrap()
 }
 
 fn catalog() -> BriefCatalog {
@@ -202,14 +206,18 @@ async fn a_server_that_fails_is_slow_or_is_not_there_is_told_and_no_error_has_th
     }
     for (url, is_late) in urls {
         let start = Instant::now();
-        let model = model_at(&url);
+        let model = if is_late {
+            model_within(&url, Duration::from_millis(500))
+        } else {
+            model_at(&url)
+        };
         let error = model.rerank("q", &catalog()).await.unwrap_err();
         if is_late {
             assert!(matches!(error, ModelCallError::Late), "{error:?}");
         } else {
             assert!(matches!(error, ModelCallError::Unavailable(_)), "{error:?}");
         }
-        assert!(start.elapsed() < Duration::from_secs(2));
+        assert!(start.elapsed() < Duration::from_secs(20));
         let told = format!("{error:?} {error} {model:?}");
         assert!(!told.contains("hunter2"), "{told}");
     }
