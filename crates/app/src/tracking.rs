@@ -3,6 +3,7 @@
 mod counting_budget;
 mod entropy;
 mod recorder;
+mod remembered_counts;
 mod text_queue;
 mod token_meter;
 mod watched_journal;
@@ -14,4 +15,5 @@ pub use recorder::{
     CallDetails, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,
     RecordingRefused, SearchDetails, SessionDetails,
 };
+pub use remembered_counts::RememberedCounts;
 pub(crate) use text_queue::TextQueue;

@@ -33,7 +33,7 @@ use riglm_app::filtering::ListFilter;
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
 use riglm_app::settings::{Settings, SettingsTrail};
-use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy};
+use riglm_app::tracking::{Recorder, RecorderOptions, RecordingPolicy, RememberedCounts};
 use riglm_app::upkeep::Retention;
 use riglm_app::work_sessions::WorkSessions;
 use riglm_domain::admission::Admission;
@@ -42,6 +42,7 @@ use riglm_domain::id::{Entropy, RunId, ToolName};
 use riglm_ports::analytics::{AuditTrail, Journal};
 use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
+use riglm_ports::token_counter::TokenCounter;
 use riglm_ports::tracer::Tracer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -91,7 +92,8 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let run = RunId::new(clock.now(), entropy()?);
     let storage = storage_from(config, run, &*clock).await?;
     let telemetry = Telemetry::new(Arc::clone(&clock))?;
-    let recorder = recorder_from(config, storage.as_deref(), &clock, run)?;
+    let counter = token_counter();
+    let recorder = recorder_from(config, storage.as_deref(), (&clock, &counter), run)?;
     let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
     let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
@@ -130,7 +132,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
             config,
             &tools,
             (search.as_ref(), &filter),
-            telemetry.observer(),
+            (counter, telemetry.observer()),
         ),
         intents: intents.clone(),
         next_tools: next_tools.clone(),
@@ -196,13 +198,19 @@ fn expect(telemetry: &Telemetry, upstreams: &[Upstream]) {
 fn recorder_from(
     config: &Config,
     storage: Option<&Storage>,
-    clock: &Arc<dyn Clock>,
+    (clock, counter): (&Arc<dyn Clock>, &Arc<dyn TokenCounter>),
     run: RunId,
 ) -> anyhow::Result<Arc<Recorder>> {
     let hasher = hasher_from(config)?;
     let options = recorder_options(&config.recording, &config.logging);
     let recorder = Recorder::new(journal_of(storage), hasher, Arc::clone(clock), run, options);
-    Ok(Arc::new(with_token_sizes(recorder, &config.recording)?))
+    let recorder = with_token_sizes(recorder, &config.recording, counter)?;
+    Ok(Arc::new(recorder))
+}
+
+/// Returns what counts the texts of calls, which rows and budgets both want to have counted.
+fn token_counter() -> Arc<dyn TokenCounter> {
+    Arc::new(RememberedCounts::new(Arc::new(O200kTokenCounter)))
 }
 
 /// Has the proxy look after its sessions, and lists and experiments notice what operators and other
@@ -393,12 +401,16 @@ fn recorder_options(recording: &RecordingConfig, logging: &LoggingConfig) -> Rec
     }
 }
 
-fn with_token_sizes(recorder: Recorder, recording: &RecordingConfig) -> anyhow::Result<Recorder> {
+fn with_token_sizes(
+    recorder: Recorder,
+    recording: &RecordingConfig,
+    counter: &Arc<dyn TokenCounter>,
+) -> anyhow::Result<Recorder> {
     if recording.mode == RecordingMode::Off || recording.tokens == TokenSizes::Estimated {
         return Ok(recorder);
     }
     recorder
-        .with_token_counter(Arc::new(O200kTokenCounter))
+        .with_token_counter(Arc::clone(counter))
         .context("failed to start counting tokens")
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_app::filtering::ListFilter;
 use riglm_app::proxy::MetaTools;
 use riglm_app::safeguards::{Limiter, LimiterParts, SafeguardParts, Safeguards};
 use riglm_app::search::ToolSearch;
 use riglm_ports::observer::Observer;
+use riglm_ports::token_counter::TokenCounter;
 
 use crate::config::Config;
 
@@ -16,7 +16,7 @@ pub(super) fn safeguards_from(
     config: &Config,
     tools: &MetaTools,
     (search, filter): (Option<&Arc<ToolSearch>>, &ListFilter),
-    observer: Arc<dyn Observer>,
+    (counter, observer): (Arc<dyn TokenCounter>, Arc<dyn Observer>),
 ) -> Option<Arc<Safeguards>> {
     let context_tools = [&tools.set_context, &tools.search].into_iter().flatten();
     let limits = &config.safeguards.limits;
@@ -29,9 +29,6 @@ pub(super) fn safeguards_from(
         observer: Arc::clone(&observer),
     });
     let options = config.safeguards.options(&config.profile_safeguards);
-    let parts = SafeguardParts {
-        counter: Arc::new(O200kTokenCounter),
-        observer,
-    };
+    let parts = SafeguardParts { counter, observer };
     Safeguards::new(options, limiter, &parts).map(Arc::new)
 }
