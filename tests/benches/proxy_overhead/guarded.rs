@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use crate::load::{Case, Figures, Sample, Target, merge};
 use crate::process::{self, Process};
 
@@ -47,58 +49,81 @@ const N_CALLS: usize = 900;
 /// How long it then takes until as many may be made again, and until a proxy rests.
 const WINDOW: Duration = Duration::from_millis(1_100);
 
-/// What calls took without safeguards, and with them.
+/// How many rounds are measured with the same processes: how fast one is depends on where its memory
+/// and its threads happen to lie.
+const ROUNDS_OF_A_SET: usize = 2;
+
+/// What calls took without safeguards, without them again, and with them.
 pub(crate) struct GuardedFigures {
     pub(crate) plain: Figures,
+    /// Another process of the same kind: what it differs by is noise.
+    pub(crate) again: Figures,
     pub(crate) guarded: Figures,
 }
 
-/// How many rounds are measured with the same two processes: how fast one is depends on where its
-/// memory happens to lie.
-const ROUNDS_OF_A_PAIR: usize = 4;
-
-/// Measures calls of 1 kB through both proxies by turns.
+/// Measures calls of 1 kB through all three proxies by turns.
 pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize) -> GuardedFigures {
-    let mut samples = [const { Vec::new() }; 2];
-    for pair in 0..rounds.div_ceil(ROUNDS_OF_A_PAIR) {
-        let n_rounds = ROUNDS_OF_A_PAIR.min(rounds - pair * ROUNDS_OF_A_PAIR);
-        measure_pair(program, upstream, n_rounds, &mut samples).await;
+    let mut samples = [const { Vec::new() }; 3];
+    for set in 0..rounds.div_ceil(ROUNDS_OF_A_SET) {
+        let n_rounds = ROUNDS_OF_A_SET.min(rounds - set * ROUNDS_OF_A_SET);
+        measure_set(program, upstream, (set, n_rounds), &mut samples).await;
     }
-    let [plain, guarded] = samples.map(|samples| merge(&samples));
-    GuardedFigures { plain, guarded }
+    let [plain, again, guarded] = samples.map(|samples| merge(&samples));
+    GuardedFigures {
+        plain,
+        again,
+        guarded,
+    }
 }
 
-/// Measures calls through two new processes, and adds what they took.
-async fn measure_pair(
+/// Measures calls through three new processes, and adds what they took. None is always the first, to
+/// be started or to be measured.
+async fn measure_set(
     program: &Path,
     upstream: SocketAddr,
-    rounds: usize,
-    samples: &mut [Vec<Sample>; 2],
+    (set, n_rounds): (usize, usize),
+    samples: &mut [Vec<Sample>; 3],
 ) {
-    let data = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
-    let mut processes = Vec::new();
-    for (data, safeguards) in data.iter().zip([NO_SAFEGUARDS, SAFEGUARDS]) {
+    let mut running = Vec::new();
+    for turn in 0..3 {
+        let which = (set + turn) % 3;
+        running.push((which, Running::start(program, upstream, which).await));
+    }
+    for round in 0..n_rounds {
+        for turn in 0..3 {
+            // What a proxy does after its calls, which is to count and to store, is over before
+            // another one is measured.
+            tokio::time::sleep(WINDOW).await;
+            let (which, running) = &mut running[(round + turn) % 3];
+            let sample = running.client.run(Case::Call(1_000), N_CALLS).await;
+            samples[*which].push(sample);
+        }
+    }
+}
+
+/// A proxy with a client.
+struct Running {
+    client: Target,
+    _process: Process,
+    _data: TempDir,
+}
+
+impl Running {
+    /// Starts a proxy: the last of three has safeguards.
+    async fn start(program: &Path, upstream: SocketAddr, which: usize) -> Self {
+        let data = tempfile::tempdir().expect("a temporary directory");
         let file = data.path().join("safeguards.toml");
+        let safeguards = [NO_SAFEGUARDS, NO_SAFEGUARDS, SAFEGUARDS][which];
         std::fs::write(&file, safeguards).expect("a file");
         let mut riglm = process::serve(program, upstream, data.path(), "none");
-        processes.push(Process::start(riglm.arg("--config").arg(&file)));
-    }
-    let mut clients = Vec::new();
-    for riglm in &processes {
-        let child = Some(riglm.child.id());
-        clients.push(Target::connect("riglm", riglm.address, child).await);
-    }
-    let case = Case::Call(1_000);
-    for client in &mut clients {
-        client.run(case, N_CALLS).await; // Warms up.
-    }
-    for round in 0..rounds {
-        // Neither is always the second, and what a proxy does after its calls, which is to count and
-        // to store, is over before the other one is measured.
-        for turn in 0..2 {
-            let which = (round + turn) % 2;
-            tokio::time::sleep(WINDOW).await;
-            samples[which].push(clients[which].run(case, N_CALLS).await);
+        let process = Process::start(riglm.arg("--config").arg(&file));
+        let child = Some(process.child.id());
+        let mut client = Target::connect("riglm", process.address, child).await;
+        client.run(Case::Call(1_000), N_CALLS).await; // Warms up.
+        Self {
+            client,
+            _process: process,
+            _data: data,
         }
     }
 }

@@ -6,7 +6,7 @@ use riglm_domain::tool::ToolRef;
 
 use super::Limiter;
 use crate::filtering::ListAsk;
-use crate::safeguards::GuardedCall;
+use crate::safeguards::{Asker, GuardedCall};
 use crate::search::{Offer, OfferedTool, nearest_tools};
 
 /// The most that are named.
@@ -47,11 +47,11 @@ impl Limiter {
             let hidden = offer.tools().iter().filter(|tool| tool.is_hidden);
             return hidden.map(|tool| tool.tool.clone()).collect();
         };
-        let stated = call.asker.and_then(|asker| asker.stated());
+        let stated = call.asker.and_then(Asker::stated);
         let ask = ListAsk {
             principal: call.principal,
             client: "",
-            client_hash: call.asker.map(|asker| asker.client_hash()),
+            client_hash: call.asker.map(Asker::client_hash),
             profile: call.profile,
             is_modern: false,
             relists: false,
