@@ -50,14 +50,14 @@ fn an_arrow_against_the_direction_is_found() {
 
 #[test]
 fn only_the_suites_may_put_a_proxy_together() {
-    let library = arrow("riglm-tests", "riglm-app");
+    let product = arrow("riglm-tests", "riglm-app");
     assert_eq!(
-        violations(std::slice::from_ref(&library)),
+        violations(std::slice::from_ref(&product)),
         ["riglm-tests must not depend on riglm-app"]
     );
     let suites = Arrow {
         is_dev: true,
-        ..library
+        ..product
     };
     assert_eq!(violations(&[suites]), Vec::<String>::new());
 }

@@ -88,6 +88,20 @@ impl Line {
         serde_json::from_str(&answer.body).unwrap()
     }
 
+    /// Returns what is recommended once the tools have their vectors: such a ranking is given again,
+    /// and one that was made before is not.
+    async fn recommended_by_all(&self, body: &Value) -> Value {
+        let mut reply = Value::Null;
+        for _ in 0..200 {
+            reply = self.recommended(body).await;
+            if reply["cached"] == true {
+                return reply;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("no ranking is whole: {reply}");
+    }
+
     /// Calls a tool and returns its result.
     async fn call(&self, id: &str, tool: &str, arguments: &Value) -> Value {
         let answer = self
@@ -138,7 +152,7 @@ fn names(recommended: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
     let line = line("").await;
-    let found = line.recommended(&json!({ "query": FIND })).await;
+    let found = line.recommended_by_all(&json!({ "query": FIND })).await;
     assert_eq!(names(&found)[0], "serena__find_symbol", "{found}");
     let intent = &found["intent"];
     assert_eq!(intent["actions"], json!(["find"]));
@@ -167,7 +181,7 @@ async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
 #[tokio::test]
 async fn the_tools_of_a_browser_are_recommended_for_testing_a_login() {
     let line = line("").await;
-    let found = line.recommended(&json!({ "query": LOGIN })).await;
+    let found = line.recommended_by_all(&json!({ "query": LOGIN })).await;
     let mut first: Vec<&str> = names(&found)[..5].to_vec();
     first.sort_unstable();
     let expected = [
@@ -348,13 +362,13 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
     assert_eq!(names(&line.recommended(&unknown).await).len(), 10);
     // Who works on something else does not get what is for Python.
     let other = json!({ "query": FIND, "context": { "languages": ["Rust"] } });
-    let other = line.recommended(&other).await;
+    let other = line.recommended_by_all(&other).await;
     assert!(!names(&other).contains(&"serena__find_symbol"), "{other}");
     assert_eq!(other["left_out"][0]["name"], "serena__find_symbol");
     assert_eq!(other["left_out"][0]["reason"], "other_projects");
     // What is not wanted comes last.
     let unwanted = json!({ "query": "open a page but do not click", "limit": 20 });
-    let unwanted = line.recommended(&unwanted).await;
+    let unwanted = line.recommended_by_all(&unwanted).await;
     assert_eq!(
         names(&unwanted)[0],
         "playwright__browser_navigate",
@@ -369,7 +383,7 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
     );
     let same = json!({ "query": FIND, "context": { "languages": ["Python"] } });
     assert_eq!(
-        names(&line.recommended(&same).await)[0],
+        names(&line.recommended_by_all(&same).await)[0],
         "serena__find_symbol"
     );
     // What an operator hides is not recommended, although a ranking was made before.
@@ -394,7 +408,7 @@ async fn bad_questions_are_refused_and_odd_ones_answered() {
 async fn what_cannot_be_used_takes_no_place_of_what_can() {
     let line = line("[filtering]\nbans = [\"browser_*\"]\n").await;
     let ask = json!({ "query": "open a web page and click", "limit": 5 });
-    let found = line.recommended(&ask).await;
+    let found = line.recommended_by_all(&ask).await;
     assert_eq!(names(&found).len(), 5, "{found}");
     let is_banned = |name: &&str| name.contains("browser_");
     assert!(!names(&found).iter().any(is_banned), "{found}");
@@ -404,4 +418,51 @@ async fn what_cannot_be_used_takes_no_place_of_what_can() {
         left_out.iter().all(|one| one["reason"] == "excluded"),
         "{found}"
     );
+}
+
+#[tokio::test]
+async fn what_is_excluded_for_a_client_is_not_recommended_to_it() {
+    let line = line("[recommend]\ntools = true\n").await;
+    let session = line.client.session_id().unwrap();
+    let mut client_id = Value::Null;
+    for _ in 0..100 {
+        let answer = line.operate(Method::GET, "/sessions", &Value::Null).await;
+        let sessions: Value = serde_json::from_str(&answer.body).unwrap();
+        client_id = sessions["sessions"][0]["client_id"].clone();
+        if client_id.is_string() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let hide = json!({
+        "tool": "serena__find_symbol",
+        "action": "exclude",
+        "scope": {"kind": "client", "id": client_id},
+    });
+    let answer = line.operate(Method::POST, "/override", &hide).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    let is_left_out = |reply: &Value| {
+        let left_out = reply["left_out"].as_array().unwrap();
+        left_out.iter().any(|one| one["reason"] == "excluded")
+    };
+    let mut replies = Vec::new();
+    for id in 10..110 {
+        let of_session = json!({ "query": FIND, "session": session });
+        let asked = line
+            .call(
+                &id.to_string(),
+                "recommend_tools",
+                &json!({ "query": FIND }),
+            )
+            .await;
+        replies = vec![
+            line.recommended(&of_session).await,
+            asked["structuredContent"].clone(),
+        ];
+        if replies.iter().all(is_left_out) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("what was excluded for the client is recommended to it: {replies:?}");
 }

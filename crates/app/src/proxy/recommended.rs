@@ -95,7 +95,8 @@ impl Proxy {
         let together = caller.together(row);
         let client = caller.client_name();
         let now = self.shared.recorder.now();
-        let ask = caller.list_ask(&client, together, caller.is_modern(), now);
+        let mut ask = caller.list_ask(&client, together, caller.is_modern(), now);
+        ask.client_hash = Some(caller.client_hash(&self.shared.recorder));
         Ok(RecommendCall {
             session: Some(row),
             together: Some(together),

@@ -120,7 +120,9 @@ impl Asking<'_> {
     /// Returns what of an offer cannot be used now.
     fn hindrances(&self, offer: &Offer) -> Hindrances {
         let client = self.caller.client_name();
-        let ask = (self.caller).list_ask(&client, self.session, self.is_modern, self.received_at);
+        let mut ask =
+            (self.caller).list_ask(&client, self.session, self.is_modern, self.received_at);
+        ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
         self.shared.hindrances(&ask, offer)
     }
 }
