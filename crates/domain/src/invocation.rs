@@ -280,6 +280,15 @@ impl CallSession {
     pub fn of(work_session: Option<WorkSessionId>, connection: SessionId) -> Self {
         work_session.map_or(Self::Connection(connection), Self::Work)
     }
+
+    /// Returns the work session, where one was derived.
+    #[must_use]
+    pub fn work_session(self) -> Option<WorkSessionId> {
+        match self {
+            Self::Work(id) => Some(id),
+            Self::Connection(_) => None,
+        }
+    }
 }
 
 impl PastCall {

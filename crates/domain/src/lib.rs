@@ -50,6 +50,7 @@ pub mod session;
 pub mod tool;
 pub mod tool_approval;
 pub mod tool_override;
+pub mod tool_result;
 pub mod trace_context;
 pub mod uri_template;
 pub mod usage;

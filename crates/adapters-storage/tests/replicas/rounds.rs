@@ -107,7 +107,7 @@ async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
     };
     let begun = store.begin_epoch(&epoch).await.unwrap();
     let revisions = store.revisions().await.unwrap();
-    assert!(revision(&revisions, Topic::ListEpochs) >= begun.epoch);
+    assert!(Topic::ListEpochs.revision(&revisions) >= begun.epoch);
     report.epochs.push(begun);
 
     let assignment = Assignment {
@@ -142,7 +142,7 @@ async fn write_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
     }
     // Whoever wrote it: the notice comes with the row.
     let revisions = store.revisions().await.unwrap();
-    assert!(revision(&revisions, Topic::Snapshots) >= version);
+    assert!(Topic::Snapshots.revision(&revisions) >= version);
 
     let weights = WeightVersion {
         ranking: RANKING.into(),
@@ -159,7 +159,7 @@ async fn write_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
         }
     }
     let revisions = store.revisions().await.unwrap();
-    assert!(revision(&revisions, Topic::Weights) >= version);
+    assert!(Topic::Weights.revision(&revisions) >= version);
 
     let tool_override = ToolOverride {
         id: OverrideId::new(moment(round.into()), [n; 10]),
@@ -173,11 +173,6 @@ async fn write_in_round(store: &Store, round: u8, n: u8, report: &mut Report) {
     };
     let audit = entry(round, n, 2);
     store.set_override(&tool_override, &audit).await.unwrap();
-}
-
-fn revision(revisions: &[u64], topic: Topic) -> u64 {
-    let place = Topic::ALL.iter().position(|it| *it == topic).unwrap();
-    revisions[place]
 }
 
 fn assert_conflict(error: &StoreError, version: u64) {

@@ -22,7 +22,7 @@ use riglm_ports::clock::Clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::known::{Known, KnownUnits};
+use super::known::{Known, KnownUnits, UnitKey};
 
 /// How often it is looked whether an experiment was stopped.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -55,10 +55,7 @@ impl<'a> Participant<'a> {
     pub fn of(principal: &'a Principal, session: CallSession) -> Self {
         Self {
             principal,
-            work_session: match session {
-                CallSession::Work(id) => Some(id),
-                CallSession::Connection(_) => None,
-            },
+            work_session: session.work_session(),
         }
     }
 }
@@ -170,28 +167,32 @@ impl Experiments {
     /// was not seen before is not noted: see [`Self::exposed`].
     #[must_use]
     pub fn arm(&self, who: Participant<'_>, lever: Lever) -> Option<AssignedArm> {
+        self.unit(who, lever).map(|(_, assigned)| assigned)
+    }
+
+    /// Returns the unit that somebody is in the experiment that changes this, and its arm.
+    fn unit(&self, who: Participant<'_>, lever: Lever) -> Option<(UnitKey, AssignedArm)> {
         let (at, plan) = self.running(lever)?;
         let key = (at, unit_of(plan, who)?);
         let arm = match self.units.get(&key) {
             Some(known) => known.arm?,
             None => plan.arm_of(&key.1, &self.hasher)?,
         };
-        Some(AssignedArm {
+        let assigned = AssignedArm {
             plan: Arc::clone(plan),
             at: arm,
-        })
+        };
+        Some((key, assigned))
     }
 
     /// Returns the same, and notes that the arm makes a difference now: the assignment is stored and
     /// holds from now on.
     #[must_use]
     pub fn exposed(&self, who: Participant<'_>, lever: Lever) -> Option<AssignedArm> {
-        let assigned = self.arm(who, lever)?;
-        let (at, plan) = self.running(lever)?;
-        let key = (at, unit_of(plan, who)?);
+        let (key, assigned) = self.unit(who, lever)?;
         if self.units.begin(&key, assigned.at, self.clock.now()) {
             tracing::debug!(
-                experiment = plan.name,
+                experiment = assigned.plan.name,
                 arm = assigned.arm().name,
                 "a unit takes part in an experiment"
             );
@@ -239,8 +240,7 @@ impl Experiments {
         let mut known = None;
         loop {
             if let Ok(revisions) = self.stores.changes.revisions().await {
-                let place = Topic::ALL.iter().position(|one| *one == Topic::Experiments);
-                let revision = place.map(|place| revisions[place]);
+                let revision = Some(Topic::Experiments.revision(&revisions));
                 if revision != known && self.read_stops().await.is_ok() {
                     known = revision;
                 }

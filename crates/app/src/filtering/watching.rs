@@ -25,21 +25,18 @@ impl Lists {
         let Some(stores) = self.stores.clone() else {
             return;
         };
-        let mut known = None;
+        let (mut known_overrides, mut known_epochs) = (None, None);
         let mut next_end = None;
         loop {
             if let Ok(revisions) = stores.changes.revisions().await {
                 let now = self.clock.now();
-                let at = |topic: Topic| {
-                    let place = Topic::ALL.iter().position(|one| *one == topic);
-                    place.map(|place| revisions[place])
-                };
-                let (overrides, epochs) = (at(Topic::Overrides), at(Topic::ListEpochs));
+                let overrides = Some(Topic::Overrides.revision(&revisions));
                 let has_ended = next_end.is_some_and(|end| now >= end);
-                let (old_overrides, old_epochs) = known.unwrap_or((None, None));
-                if (overrides != old_overrides || has_ended)
+                // A change counts as seen once it was read.
+                if (overrides != known_overrides || has_ended)
                     && let Ok(all) = stores.overrides.overrides(now).await
                 {
+                    known_overrides = overrides;
                     next_end = end_of_first(&all, now);
                     let is_same = **self.overrides.load() == all;
                     self.overrides.store(Arc::new(all));
@@ -47,10 +44,11 @@ impl Lists {
                         self.revision.fetch_add(1, Ordering::AcqRel);
                     }
                 }
-                if epochs != old_epochs {
+                let epochs = Some(Topic::ListEpochs.revision(&revisions));
+                if epochs != known_epochs {
                     self.scopes.read_again();
+                    known_epochs = epochs;
                 }
-                known = Some((overrides, epochs));
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -111,4 +109,123 @@ fn is_first(warned: &Mutex<HashSet<String>>, ask: &ListAsk<'_>) -> bool {
     let profile = ask.profile.unwrap_or_default().to_owned();
     let mut warned = warned.lock().unwrap_or_else(PoisonError::into_inner);
     warned.insert(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::atomic::AtomicBool;
+
+    use async_trait::async_trait;
+    use jiff::Timestamp;
+    use riglm_domain::audit::AuditEntry;
+    use riglm_domain::id::{AuditId, OverrideId};
+    use riglm_domain::principal::Principal;
+    use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+    use riglm_ports::analytics::{OverrideRepository, StoreError};
+    use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
+    use riglm_ports::observer::Unobserved;
+
+    use super::*;
+    use crate::filtering::{ListOptions, ListStores, ListsParts};
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    /// A store whose overrides cannot be read for a while.
+    #[derive(Debug, Default)]
+    struct Unreadable {
+        store: Arc<MemoryStore>,
+        is_failing: AtomicBool,
+        n_tried: std::sync::atomic::AtomicUsize,
+    }
+
+    #[async_trait]
+    impl OverrideRepository for Unreadable {
+        async fn set_override(
+            &self,
+            tool_override: &ToolOverride,
+            audit: &AuditEntry,
+        ) -> Result<(), StoreError> {
+            self.store.set_override(tool_override, audit).await
+        }
+
+        async fn remove_override(
+            &self,
+            id: OverrideId,
+            audit: &AuditEntry,
+        ) -> Result<bool, StoreError> {
+            self.store.remove_override(id, audit).await
+        }
+
+        async fn overrides(&self, at: Timestamp) -> Result<Vec<ToolOverride>, StoreError> {
+            self.n_tried.fetch_add(1, Ordering::SeqCst);
+            if self.is_failing.load(Ordering::SeqCst) {
+                return Err(StoreError::Failed {
+                    operation: "read overrides",
+                    source: "it was told to fail".into(),
+                });
+            }
+            self.store.overrides(at).await
+        }
+    }
+
+    async fn exclude(store: &MemoryStore) {
+        let decided = ToolOverride {
+            id: OverrideId::new(NOW, [1; 10]),
+            tool: "rare".into(),
+            action: OverrideAction::Exclude,
+            scope: OverrideScope::Global,
+            expires_at: None,
+            reason: None,
+            created_by: Principal::local(),
+            created_at: NOW,
+        };
+        let audit = AuditEntry {
+            id: AuditId::new(NOW, [1; 10]),
+            at: NOW,
+            actor: Principal::local(),
+            action: "override.create".into(),
+            target: "rare".into(),
+            detail: None,
+        };
+        store.set_override(&decided, &audit).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_could_not_be_read_is_read_at_the_next_look() {
+        let store = Arc::new(Unreadable::default());
+        let rows = Arc::clone(&store.store);
+        let lists = Arc::new(Lists::new(ListsParts {
+            observer: Arc::new(Unobserved),
+            options: ListOptions::default(),
+            profiles: HashMap::new(),
+            next_tools: None,
+            stores: Some(ListStores {
+                epochs: rows.clone(),
+                overrides: store.clone(),
+                usage: rows.clone(),
+                activities: rows.clone(),
+                changes: rows.clone(),
+            }),
+            counter: Arc::new(WordCounter),
+            clock: Arc::new(ManualClock::at(NOW)),
+        }));
+        let watch = tokio::spawn(Arc::clone(&lists).keep_watch(CancellationToken::new()));
+        let looks = |n: u32| tokio::time::sleep(LOOK_EVERY * n + LOOK_EVERY / 2);
+        looks(1).await;
+        store.is_failing.store(true, Ordering::SeqCst);
+        exclude(&store.store).await;
+        let n_before = store.n_tried.load(Ordering::SeqCst);
+        looks(3).await;
+        assert!(store.n_tried.load(Ordering::SeqCst) > n_before);
+        assert!(lists.overrides.load().is_empty());
+        store.is_failing.store(false, Ordering::SeqCst);
+        looks(1).await;
+        assert_eq!(lists.overrides.load().len(), 1);
+        // What was read is not read again.
+        let n_read = store.n_tried.load(Ordering::SeqCst);
+        looks(3).await;
+        assert_eq!(store.n_tried.load(Ordering::SeqCst), n_read);
+        watch.abort();
+    }
 }

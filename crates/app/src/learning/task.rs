@@ -478,9 +478,7 @@ impl LearningTask {
     /// Returns how often clients were removed.
     async fn n_erasures(&self) -> Result<u64, StoreError> {
         let revisions = self.stores.changes.revisions().await?;
-        let topics = Topic::ALL.iter().zip(revisions);
-        let erasures = topics.filter(|(topic, _)| **topic == Topic::Erasures);
-        Ok(erasures.map(|(_, revision)| revision).sum())
+        Ok(Topic::Erasures.revision(&revisions))
     }
 
     /// Does work of a while on a thread of its own; `None` where it failed.

@@ -12,12 +12,13 @@ use riglm_domain::edit::member;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::method;
+use riglm_domain::tool_result::is_error;
 use riglm_domain::trace_context::TraceContext;
 use riglm_ports::downstream::{ClientLink, Route};
 use riglm_ports::tracer::{Attribute, Call, End, Operation, Span, Target, Tracer};
 
 use super::caller::Caller;
-use super::relay::params::{RequestParams, is_error_result};
+use super::relay::params::RequestParams;
 use super::shared::Shared;
 
 /// The longest name that stands in a span, in characters.
@@ -199,7 +200,7 @@ pub(super) fn end_of<'a>(message: &'a Message, part: &Envelope, is_call: bool) -
         return End::Code(code.unwrap_or("none"));
     }
     match message.result(part) {
-        Some(result) if is_call && is_error_result(result) => End::ToolError,
+        Some(result) if is_call && is_error(result) => End::ToolError,
         _ => End::Ok,
     }
 }

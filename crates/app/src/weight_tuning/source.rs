@@ -111,9 +111,7 @@ impl WeightSource {
         let mut known = None;
         loop {
             if let Ok(revisions) = changes.revisions().await {
-                let mut topics = Topic::ALL.iter().zip(revisions);
-                let revision = topics.find(|(topic, _)| **topic == Topic::Weights);
-                let revision = revision.map(|(_, revision)| revision);
+                let revision = Some(Topic::Weights.revision(&revisions));
                 if revision != known && self.read(&*store).await.is_ok() {
                     known = revision;
                 }

@@ -52,6 +52,14 @@ impl Topic {
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|topic| topic.as_str() == name)
     }
+
+    /// Returns the number of the topic among those of all, which are in the order of [`Self::ALL`].
+    #[must_use]
+    pub fn revision(self, all: &[u64; Self::ALL.len()]) -> u64 {
+        let mut topics = Self::ALL.iter().zip(all);
+        let own = topics.find(|(topic, _)| **topic == self);
+        own.map_or(0, |(_, revision)| *revision)
+    }
 }
 
 /// Tells how often each topic was changed, by whatever process.

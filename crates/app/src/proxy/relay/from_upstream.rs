@@ -10,6 +10,7 @@ use riglm_domain::message::{Envelope, Kind, Message, RequestId};
 use riglm_domain::meta::SUBSCRIPTION_ID;
 use riglm_domain::protocol::Revision;
 use riglm_domain::request_hints::RequestHints;
+use riglm_domain::tool_result::is_error;
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
@@ -19,7 +20,7 @@ use super::completion::{Ending, Response, upstream_failure};
 use super::guarded::guarded;
 use super::listing::promising;
 use super::offered::is_own;
-use super::params::{IdMember, agreed_revision, id_member, is_error_result};
+use super::params::{IdMember, agreed_revision, id_member};
 use super::pending::{Pending, Purpose};
 use crate::proxy::traces::end_of;
 
@@ -282,7 +283,7 @@ impl Relay {
             }
             Purpose::Call(_) | Purpose::Exchange { .. } => {
                 let is_call = matches!(pending.purpose, Purpose::Call(_));
-                if result.is_some_and(|result| is_call && is_error_result(result)) {
+                if result.is_some_and(|result| is_call && is_error(result)) {
                     outcome = Outcome::Error;
                 }
                 let response = Response::Message {

@@ -10,10 +10,11 @@ use riglm_domain::edit::{member, with_member};
 use riglm_domain::message::{Envelope, Message};
 use riglm_domain::rpc_error::RpcErrorCode;
 use riglm_domain::scan::unescaped;
+use riglm_domain::tool_result::is_error;
 use serde_json::Value;
 
 use super::Relay;
-use super::params::{RequestParams, is_error_result};
+use super::params::RequestParams;
 use super::pending::{Pending, Purpose};
 use crate::proxy::search_tool::help::{misfit_of, unknown};
 use crate::proxy::search_tool::{OwnTool, SearchTool};
@@ -50,7 +51,7 @@ impl Relay {
             return None;
         }
         let is_error = match (message.result(answer), message.error(answer)) {
-            (Some(result), _) => is_error_result(result),
+            (Some(result), _) => is_error(result),
             (None, Some(error)) => !is_of_proxy(error),
             (None, None) => false,
         };

@@ -8,6 +8,7 @@ use riglm_domain::invocation::Outcome;
 use riglm_domain::message::RequestId;
 use riglm_domain::meta::{self, RequestMeta};
 use riglm_domain::scan::{members, unescaped};
+use riglm_domain::tool_result::is_error;
 use serde::Deserialize;
 
 /// The members of a request's `params` that are read, as JSON text.
@@ -136,16 +137,9 @@ pub(crate) fn agreed_revision(result: &str) -> Option<String> {
         .map(|agreed| agreed.protocol_version)
 }
 
-/// Returns whether the result of a tool call says `isError: true`.
-pub(crate) fn is_error_result(result: &str) -> bool {
-    // Looking for the name anywhere is cheaper than finding the members, and mostly enough.
-    memchr::memmem::find(result.as_bytes(), b"isError").is_some()
-        && members(result).any(|(key, value)| key == "isError" && value == "true")
-}
-
 /// Returns how a request ended that was answered with a result.
 pub(crate) fn outcome_of(result: &str) -> Outcome {
-    if is_error_result(result) {
+    if is_error(result) {
         Outcome::Error
     } else {
         Outcome::Ok
@@ -154,7 +148,7 @@ pub(crate) fn outcome_of(result: &str) -> Outcome {
 
 /// Returns whether the result of a modern server asks for input.
 pub(crate) fn is_input_required(result: &str) -> bool {
-    // As above. What is looked for is rarer than the name of the member.
+    // Looking for the value anywhere is cheaper than finding the members, and it is rarer than their name.
     memchr::memmem::find(result.as_bytes(), b"\"input_required\"").is_some()
         && member(result, "resultType") == Some("\"input_required\"")
 }
@@ -178,15 +172,6 @@ mod tests {
         assert_eq!(params.progress_token(), Some(RequestId::Text("t".into())));
         assert_eq!(RequestParams::read(Some(r#"{"name":5}"#)).name(), None);
         assert!(RequestParams::read(Some("[1]")).name().is_none());
-    }
-
-    #[test]
-    fn an_error_result_is_told_from_text_about_errors() {
-        assert!(is_error_result(r#"{"content":[],"isError":true}"#));
-        assert!(!is_error_result(
-            r#"{"content":[{"text":"\"isError\":true"}]}"#
-        ));
-        assert!(!is_error_result(r#"{"isError":false}"#));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
-use riglm_domain::invocation::CallSession;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::observer::Event;
 use serde::Deserialize;
@@ -111,10 +110,7 @@ impl SearchTool {
             id,
             principal: asking.caller.principal.clone(),
             session: Some(session),
-            work_session: match asking.session {
-                CallSession::Work(id) => Some(id),
-                CallSession::Connection(_) => None,
-            },
+            work_session: asking.session.work_session(),
             tool: tool.tool.clone(),
             verdict: opinion.verdict,
             rating: opinion.rating,
