@@ -31,6 +31,14 @@ pub struct ExperimentDesk {
     experiments: Arc<dyn ExperimentRepository>,
     clock: Arc<dyn Clock>,
     entropy: EntropySource,
+    max_trials: u32,
+}
+
+/// What happened in an experiment.
+struct Happened {
+    trials: Vec<Trial>,
+    /// The moment up to which all of it is there, where that is not now.
+    up_to: Option<Timestamp>,
 }
 
 impl ExperimentDesk {
@@ -48,6 +56,7 @@ impl ExperimentDesk {
             experiments,
             clock,
             entropy: EntropySource::new(),
+            max_trials: MAX_TRIALS,
         }
     }
 
@@ -74,11 +83,11 @@ impl ExperimentDesk {
         let Some(plan) = self.plan(name) else {
             return Ok(None);
         };
-        let trials = self.trials(plan).await?;
+        let Happened { trials, up_to } = self.happened(plan).await?;
         let evidence = Evidence {
             stop: self.stop_of(name).await?,
             assignments: self.assignments.assignments(name).await?,
-            is_complete: u32::try_from(trials.len()).is_ok_and(|n| n < MAX_TRIALS),
+            up_to,
             trials,
         };
         let (plan, now) = (plan.clone(), self.clock.now());
@@ -140,19 +149,28 @@ impl ExperimentDesk {
         Ok(stops.into_iter().find(|stop| stop.experiment == name))
     }
 
-    async fn trials(&self, plan: &ExperimentPlan) -> Result<Vec<Trial>, StoreError> {
-        let store = &self.experiments;
+    async fn happened(&self, plan: &ExperimentPlan) -> Result<Happened, StoreError> {
+        let (store, limit) = (&self.experiments, self.max_trials);
+        let is_cut = |n: usize| u32::try_from(n).unwrap_or(u32::MAX) >= limit;
         if let Some(measure) = plan.metric.of_calls() {
             let (unit, window) = (plan.unit, plan.window);
-            let calls = store.call_trials(&plan.name, unit, measure, window, MAX_TRIALS);
-            return calls.await;
+            let calls = store.call_trials(&plan.name, unit, measure, window, limit);
+            let trials = calls.await?;
+            let last = trials.last().filter(|_| is_cut(trials.len()));
+            return Ok(Happened {
+                up_to: last.map(|last| last.at),
+                trials,
+            });
         }
-        let outcomes = store.recommendation_outcomes(&plan.name, MAX_TRIALS);
-        let outcomes = outcomes.await?;
+        let outcomes = store.recommendation_outcomes(&plan.name, limit).await?;
+        let last = outcomes.last().filter(|_| is_cut(outcomes.len()));
         let trials = outcomes
             .iter()
             .filter_map(|outcome| outcome.trial(plan.unit, plan.metric));
-        Ok(trials.collect())
+        Ok(Happened {
+            trials: trials.collect(),
+            up_to: last.map(|last| last.shown_at),
+        })
     }
 }
 

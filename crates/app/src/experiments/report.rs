@@ -76,20 +76,24 @@ pub(super) struct Evidence {
     pub(super) stop: Option<ExperimentStop>,
     pub(super) assignments: Vec<Assignment>,
     pub(super) trials: Vec<Trial>,
-    pub(super) is_complete: bool,
+    /// The moment up to which all that happened is there, where that is not now.
+    pub(super) up_to: Option<Timestamp>,
 }
 
 impl ExperimentReport {
     /// Returns the report on an experiment at a moment. After its end nothing counts, and units whose
-    /// window was not over by then stay without a value.
+    /// window was not over by then stay without a value; so it is after the moment up to which all is
+    /// there.
     pub(super) fn new(plan: ExperimentPlan, evidence: Evidence, now: Timestamp) -> Self {
         let Evidence {
             stop,
             assignments,
             trials,
-            is_complete,
+            up_to,
         } = evidence;
-        let end = stop.as_ref().map_or(now, |stop| stop.stopped_at.min(now));
+        let stopped_at = stop.as_ref().map(|stop| stop.stopped_at);
+        let ends = [stopped_at, up_to].into_iter().flatten();
+        let end = ends.fold(now, Timestamp::min);
         let counted: Vec<Trial> = trials.into_iter().filter(|trial| trial.at <= end).collect();
         let mut settled: BTreeMap<String, Settled> = settled(&counted, plan.window, end);
         let control = settled.get(&plan.control).cloned().unwrap_or_default();
@@ -112,7 +116,7 @@ impl ExperimentReport {
             state: ExperimentState::of(&plan, stop.as_ref()),
             plan,
             stop,
-            is_complete,
+            is_complete: up_to.is_none(),
             arms,
         }
     }

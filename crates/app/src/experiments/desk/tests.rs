@@ -176,3 +176,21 @@ async fn an_experiment_is_stopped_once_and_that_is_written_down() {
     );
     assert!(second.report("f").await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn units_whose_window_reaches_past_what_is_counted_stay_open() {
+    let store = Arc::new(MemoryStore::default());
+    // One each millisecond, of which only the first 100 are counted.
+    recommended(&store, "control", 200, 1).await;
+    let mut desk = desk(&store, Metric::ClickThrough, later(1));
+    desk.plans[0].window = Duration::from_millis(50);
+    let report = desk.report("e").await.unwrap().unwrap();
+    assert!(report.is_complete);
+    assert_eq!(report.arms[0].settled.values.len(), 200);
+    desk.max_trials = 100;
+    let report = desk.report("e").await.unwrap().unwrap();
+    let control = &report.arms[0].settled;
+    assert!(!report.is_complete);
+    // What is known ends with the 100th, 99 ms after the first.
+    assert_eq!((control.values.len(), control.n_open), (50, 50));
+}
