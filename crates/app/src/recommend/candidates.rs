@@ -26,13 +26,25 @@ pub(super) struct RankedCandidates {
     pub(super) candidates: Vec<Ranked<Candidate>>,
 }
 
+impl RankedCandidates {
+    /// Returns that there are none for an intent.
+    pub(super) fn none(intent: IntentAnalysis) -> Self {
+        Self {
+            intent,
+            quality: SearchQuality::Low,
+            fits: false,
+            candidates: Vec::new(),
+        }
+    }
+}
+
 /// What a ranking is made of.
-pub(super) struct Asked<'a> {
+pub(super) struct Asked {
     pub(super) intent: IntentAnalysis,
-    pub(super) ranking: &'a OfferRanking,
-    pub(super) known: &'a Known,
+    pub(super) ranking: OfferRanking,
+    pub(super) known: Arc<Known>,
     /// What the session called, the newest last.
-    pub(super) used: &'a [ToolRef],
+    pub(super) used: Vec<ToolRef>,
     pub(super) weights: FactorWeights,
     /// How many candidates there are at most.
     pub(super) n_candidates: usize,
@@ -57,8 +69,9 @@ impl CandidateFinder {
         IntentAnalysis::of(query, &self.lexicon)
     }
 
-    /// Returns the candidates in an offer, best first.
-    pub(super) fn ranked(&self, offer: [u8; 32], asked: Asked<'_>) -> RankedCandidates {
+    /// Returns the candidates in an offer, best first. Takes a while where the tools of the offer are
+    /// not sorted yet.
+    pub(super) fn ranked(&self, offer: [u8; 32], asked: Asked) -> RankedCandidates {
         let Asked {
             intent,
             ranking,
@@ -68,7 +81,7 @@ impl CandidateFinder {
             n_candidates,
         } = asked;
         let neighbours: Vec<usize> = ranking.hits.iter().map(|hit| hit.position).collect();
-        let index = self.index(offer, ranking);
+        let index = self.index(offer, &ranking);
         let candidates = index.candidates(&intent, &neighbours, n_candidates);
         let tools = ranking.index.tools();
         let mut scores = vec![0.0; tools.len()];
@@ -77,7 +90,7 @@ impl CandidateFinder {
         }
         let factors = |candidate: &Candidate, relevance| {
             let tool = tools[candidate.position].tool();
-            let session = known.successions.session_share(used, tool);
+            let session = known.successions.session_share(&used, tool);
             known.standings.factors(tool, relevance, session)
         };
         RankedCandidates {

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use lru::LruCache;
 use riglm_domain::experiment::ExperimentArm;
 use riglm_domain::principal::Principal;
+use riglm_domain::recommender::IntentAnalysis;
 use riglm_domain::tool::ToolRef;
 
 use super::candidates::RankedCandidates;
@@ -29,6 +30,8 @@ pub(super) struct Key {
     pub(super) offer: [u8; 32],
     /// The query in lower case, with single spaces.
     pub(super) query: String,
+    /// What it asks for, which may depend on capitals and on the ends of lines.
+    pub(super) intent: IntentAnalysis,
     pub(super) principal: Principal,
     /// A hash of the tools that the session called, in their order.
     pub(super) used: u64,
@@ -106,7 +109,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use riglm_domain::recommender::{IntentAnalysis, Lexicon};
+    use riglm_domain::recommender::Lexicon;
     use riglm_domain::search::SearchQuality;
 
     use super::*;
@@ -118,6 +121,7 @@ mod tests {
         Key {
             offer: [0; 32],
             query: format!("query {n}"),
+            intent: IntentAnalysis::default(),
             principal: Principal::local(),
             used: 0,
             arm: None,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use riglm_domain::feedback::{Feedback, Verdict};
-use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
+use riglm_domain::id::{RecommendationId, SessionId};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::recommendation;
 use riglm_domain::recommender::{Candidate, Lexicon, Neighbour, Ranked, Workflow};
@@ -88,7 +88,7 @@ pub struct RecommenderParts {
 pub struct Recommender {
     search: Arc<ToolSearch>,
     known: Arc<KnownTools>,
-    finder: CandidateFinder,
+    finder: Arc<CandidateFinder>,
     kept: Kept,
     tracks: Tracks,
     recorder: Arc<Recorder>,
@@ -106,6 +106,8 @@ struct RankedCall {
     /// What is known of the tools, which a ranking that is kept does not hold.
     known: Arc<Known>,
     /// Whether it was made before.
+    /// What the session called, the newest last.
+    used: Vec<ToolRef>,
     was_cached: bool,
 }
 
@@ -127,7 +129,7 @@ impl Recommender {
                 Arc::clone(&clock),
                 options.half_life_days,
             )),
-            finder: CandidateFinder::new(options.lexicon.clone()),
+            finder: Arc::new(CandidateFinder::new(options.lexicon.clone())),
             kept: Kept::new(options.cache_ttl),
             tracks: Tracks::default(),
             search: parts.search,
@@ -221,7 +223,7 @@ impl Recommender {
             id,
             principal: call.principal,
             session: Some(call.session),
-            work_session: work_session(Some(call.together)),
+            work_session: call.together.work_session(),
             tool: call.tool,
             verdict: Verdict::Selected,
             rating: None,
@@ -261,8 +263,10 @@ impl Recommender {
         let used = call.together.map(|session| self.tracks.used(session));
         let used = used.unwrap_or_default();
         let n_candidates = self.n_candidates(call);
+        let intent = self.finder.analysed(text);
         let key = Key {
             offer: call.offer.id(),
+            intent: intent.clone(),
             query: Key::normalised(text),
             principal: call.principal.clone(),
             used: Key::hash_of(&used),
@@ -276,6 +280,7 @@ impl Recommender {
             return RankedCall {
                 ranked,
                 known: self.known.at_hand(&call.principal).await,
+                used,
                 was_cached: true,
             };
         }
@@ -287,21 +292,26 @@ impl Recommender {
         );
         let is_whole = ranking.is_whole && is_known;
         let asked = Asked {
-            intent: self.finder.analysed(text),
-            ranking: &ranking,
-            known: &known,
-            used: &used,
+            intent: intent.clone(),
+            ranking,
+            known: Arc::clone(&known),
+            used: used.clone(),
             weights: weights.weights,
             n_candidates,
         };
-        let ranked = Arc::new(self.finder.ranked(call.offer.id(), asked));
+        let (finder, offer) = (Arc::clone(&self.finder), call.offer.id());
+        let making = tokio::task::spawn_blocking(move || finder.ranked(offer, asked)).await;
+        let is_made = making.is_ok();
+        // Where there is none, the runtime is ending.
+        let ranked = Arc::new(making.unwrap_or_else(|_| RankedCandidates::none(intent)));
         // A ranking from before all is known that could be is not the one to give again.
-        if is_whole {
+        if is_whole && is_made {
             self.kept.put(key, Arc::clone(&ranked), now);
         }
         RankedCall {
             ranked,
             known,
+            used,
             was_cached: false,
         }
     }
@@ -336,13 +346,12 @@ impl Recommender {
         let RankedCall {
             ranked,
             known,
+            used,
             was_cached,
         } = ranked_call;
         let limit = self.limit(call);
         let offered = call.offer.tools();
         let (mut tools, mut left_out) = (Vec::new(), Vec::new());
-        let used = call.together.map(|session| self.tracks.used(session));
-        let used = used.unwrap_or_default();
         let fitting = ranked.candidates.iter().filter(|_| ranked.fits);
         for candidate in fitting {
             let Some(tool) = offered.get(candidate.tool.position) else {
@@ -359,7 +368,7 @@ impl Recommender {
                 }
                 continue;
             }
-            let share = known.successions.session_share(&used, &tool.tool);
+            let share = known.successions.session_share(used, &tool.tool);
             tools.push(recommended(tool, candidate, known, share, &call.offer));
         }
         let mut notes = Vec::new();
@@ -405,7 +414,9 @@ impl Recommender {
     ) -> RecommendationId {
         let details = RecommendationDetails {
             session: call.session.filter(|_| call.is_of_session),
-            work_session: work_session(call.together.filter(|_| call.is_of_session)),
+            work_session: (call.together)
+                .filter(|_| call.is_of_session)
+                .and_then(CallSession::work_session),
             principal: &call.principal,
             intent: text,
             shown_at: now,
@@ -420,14 +431,6 @@ impl Recommender {
                 .collect(),
         };
         self.recorder.recommended(details).await
-    }
-}
-
-/// Returns the work session, where one was derived.
-fn work_session(together: Option<CallSession>) -> Option<WorkSessionId> {
-    match together? {
-        CallSession::Work(id) => Some(id),
-        CallSession::Connection(_) => None,
     }
 }
 

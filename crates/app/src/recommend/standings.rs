@@ -1,4 +1,5 @@
-//! How tools did so far, read from the store now and then.
+//! How tools did so far, read from the store now and then: what is the same for everybody once for all,
+//! and for each principal what is its own.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -37,7 +38,15 @@ pub(super) struct Known {
     /// How they did.
     pub(super) standings: Standings,
     /// Which followed which.
-    pub(super) successions: Successions,
+    pub(super) successions: Arc<Successions>,
+}
+
+/// What is known of tools for everybody.
+#[derive(Debug)]
+struct General {
+    of: BTreeMap<ToolRef, ToolStanding>,
+    successions: Arc<Successions>,
+    read_at: Timestamp,
 }
 
 /// What is known of tools, for those who asked lately.
@@ -46,6 +55,8 @@ pub(super) struct KnownTools {
     store: Option<Arc<dyn RecommendStores>>,
     clock: Arc<dyn Clock>,
     half_life_days: f64,
+    /// What was read last for everybody; who reads it anew has the others wait.
+    general: tokio::sync::Mutex<Option<Arc<General>>>,
     of: Mutex<LruCache<Principal, Entry>>,
 }
 
@@ -72,6 +83,7 @@ impl KnownTools {
             store,
             clock,
             half_life_days,
+            general: tokio::sync::Mutex::default(),
             of: Mutex::new(LruCache::new(MAX_PRINCIPALS)),
         }
     }
@@ -132,13 +144,15 @@ impl KnownTools {
             let read = read.inspect_err(|error| {
                 tracing::warn!("how tools did so far cannot be read: {error}");
             });
-            known_tools.note(whose, read.ok(), now);
+            // It is as old as the oldest part of it.
+            let (read, read_at) = read.ok().unzip();
+            known_tools.note(whose, read, read_at.unwrap_or(now));
             drop(going_on);
         });
         Some(reading)
     }
 
-    /// Notes what a try to read came to.
+    /// Notes what a try to read came to, and as of when that is.
     fn note(&self, whose: Principal, read: Option<Known>, tried_at: Timestamp) {
         let mut of = self.lock();
         let entry = of.get_or_insert_mut(whose, Entry::default);
@@ -149,12 +163,54 @@ impl KnownTools {
         }
     }
 
+    /// Returns what is known for a principal, and as of when.
     async fn read(
         &self,
         store: &dyn RecommendStores,
         principal: &Principal,
         now: Timestamp,
-    ) -> Result<Known, StoreError> {
+    ) -> Result<(Known, Timestamp), StoreError> {
+        let general = self.general(store, now).await?;
+        let mut of = general.of.clone();
+        let counted = since(now, COUNTED_DAYS);
+        for statistics in store.statistics(Some(principal), None, counted).await? {
+            of.entry(statistics.tool.clone()).or_default().own = Endings::from(&statistics);
+        }
+        let known = Known {
+            standings: Standings::new(of),
+            successions: Arc::clone(&general.successions),
+        };
+        Ok((known, general.read_at))
+    }
+
+    /// Returns what is known for everybody.
+    async fn general(
+        &self,
+        store: &dyn RecommendStores,
+        now: Timestamp,
+    ) -> Result<Arc<General>, StoreError> {
+        let mut last = self.general.lock().await;
+        let is_new =
+            |general: &&Arc<General>| now.duration_since(general.read_at) < READ_ANEW_AFTER;
+        if let Some(general) = last.as_ref().filter(is_new) {
+            return Ok(Arc::clone(general));
+        }
+        let general = Arc::new(General::read(store, self.half_life_days, now).await?);
+        *last = Some(Arc::clone(&general));
+        Ok(general)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<Principal, Entry>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl General {
+    async fn read(
+        store: &dyn RecommendStores,
+        half_life_days: f64,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
         let mut of: BTreeMap<ToolRef, ToolStanding> = BTreeMap::new();
         let mut uses: BTreeMap<ToolRef, Vec<(f64, u64)>> = BTreeMap::new();
         for days in AGES {
@@ -164,7 +220,7 @@ impl KnownTools {
             }
         }
         for (tool, n_since) in uses {
-            of.entry(tool).or_default().uses = decayed(&n_since, self.half_life_days);
+            of.entry(tool).or_default().uses = decayed(&n_since, half_life_days);
         }
         let counted = since(now, COUNTED_DAYS);
         for statistics in store.statistics(None, None, counted).await? {
@@ -172,21 +228,15 @@ impl KnownTools {
             standing.endings = Endings::from(&statistics);
             standing.latency = latency(&statistics);
         }
-        for statistics in store.statistics(Some(principal), None, counted).await? {
-            of.entry(statistics.tool.clone()).or_default().own = Endings::from(&statistics);
-        }
         for feedback in store.feedback(None, MAX_FEEDBACK).await? {
             of.entry(feedback.tool.clone()).or_default().rate(&feedback);
         }
         let transitions = store.transitions(None, None).await?;
-        Ok(Known {
-            standings: Standings::new(of),
-            successions: Successions::new(&transitions),
+        Ok(Self {
+            of,
+            successions: Arc::new(Successions::new(&transitions)),
+            read_at: now,
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<Principal, Entry>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

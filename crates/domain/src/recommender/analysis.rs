@@ -14,7 +14,7 @@ use super::lexicon::{ActionAccess, Lexicon};
 use crate::retrieval::Query;
 
 /// Whether a text asks to find out something or to change something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IntendedAccess {
     /// All of its actions find out something, or it is a question without any other action.
     Read,
@@ -26,7 +26,7 @@ pub enum IntendedAccess {
 }
 
 /// What a text says is not wanted, and does not want elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Negated {
     /// The names of actions, in the order of the text.
     pub actions: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Negated {
 }
 
 /// What a text asks for. Nothing in it repeats.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct IntentAnalysis {
     /// The names of the actions, in the order of the text.
     pub actions: Vec<String>,

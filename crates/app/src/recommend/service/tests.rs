@@ -45,3 +45,17 @@ async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
         "{again}"
     );
 }
+
+#[tokio::test]
+async fn a_query_that_asks_for_something_else_by_its_capitals_is_ranked_anew() {
+    let scene = Scene::new();
+    let mut was_cached = Vec::new();
+    for query in [
+        "read a file of the XQZ",
+        "read a file of the xqz",
+        "Read a file of the XQZ",
+    ] {
+        was_cached.push(explanation(&scene, query).await.1);
+    }
+    assert_eq!(was_cached, [false, false, true]);
+}

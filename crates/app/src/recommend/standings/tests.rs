@@ -12,6 +12,8 @@ use super::*;
 #[derive(Debug)]
 struct Gate {
     n_reads: AtomicUsize,
+    /// How often it was read what one principal did.
+    n_own: AtomicUsize,
     is_down: AtomicBool,
     open: Semaphore,
 }
@@ -81,10 +83,12 @@ impl UsageRepository for Gate {
 
     async fn statistics(
         &self,
-        _scope: Option<&Principal>,
+        scope: Option<&Principal>,
         _tools: Option<&[ToolRef]>,
         _since: Timestamp,
     ) -> Result<Vec<ToolStatistics>, StoreError> {
+        self.n_own
+            .fetch_add(usize::from(scope.is_some()), Ordering::Relaxed);
         Ok(Vec::new())
     }
 }
@@ -93,6 +97,7 @@ impl UsageRepository for Gate {
 fn known_over(n_through: usize) -> (Arc<KnownTools>, Arc<Gate>, Arc<ManualClock>) {
     let store = Arc::new(Gate {
         n_reads: AtomicUsize::new(0),
+        n_own: AtomicUsize::new(0),
         is_down: AtomicBool::new(false),
         open: Semaphore::new(n_through),
     });
@@ -112,14 +117,37 @@ async fn all_that_ask_wait_for_the_same_read_however_long_it_takes() {
     clock.advance(Duration::from_mins(2));
     assert!(!known.of(&alice).await.1);
     assert_eq!(store.n_reads(), 1);
-    assert!(!known.of(&Principal::named("bob")).await.1);
-    assert_eq!(store.n_reads(), 2, "each principal has one");
+    let bob = Principal::named("bob");
+    assert!(!known.of(&bob).await.1);
+    assert_eq!(store.n_reads(), 1, "one at a time is read for all");
     store.open.add_permits(1);
-    assert!(known.of(&alice).await.1);
-    assert_eq!(store.n_reads(), 2);
-    // What took so long is from two minutes ago.
+    assert!(known.of(&alice).await.1 && known.of(&bob).await.1);
+    // What took so long is from two minutes ago: it was read anew for the other one, and is as of now.
     assert!(known.of(&alice).await.1 && known.of(&alice).await.1);
-    assert_eq!(store.n_reads(), 3);
+    assert_eq!(store.n_reads(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_the_same_for_everybody_is_read_once_a_minute() {
+    let (known, store, clock) = known_over(1);
+    let all = ["alice", "bob", "carol"].map(Principal::named);
+    let n_own = || store.n_own.load(Ordering::Relaxed);
+    for n in 1..=3 {
+        for principal in &all {
+            assert!(known.of(principal).await.1 && known.of(principal).await.1);
+        }
+        assert_eq!((store.n_reads(), n_own()), (n, 3 * n));
+        clock.advance(Duration::from_mins(1));
+    }
+    // Nobody is told what is older than a minute, however late it was asked for.
+    clock.advance(Duration::from_secs(1));
+    assert!(known.of(&all[0]).await.1);
+    clock.advance(Duration::from_secs(59));
+    assert!(known.of(&all[1]).await.1);
+    let n_before = store.n_reads();
+    clock.advance(Duration::from_secs(1));
+    assert!(known.of(&all[1]).await.1);
+    assert_eq!(store.n_reads(), n_before + 1);
 }
 
 #[tokio::test(start_paused = true)]
