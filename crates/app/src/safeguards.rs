@@ -11,11 +11,13 @@ mod call;
 mod circles;
 mod guard;
 mod limits;
+mod names;
 mod notice;
 mod repeated;
 mod rest;
 #[cfg(test)]
 mod testing;
+mod traits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,13 +42,19 @@ pub(crate) use guard::{Guard, Permit};
 use limits::Unmatched;
 pub use limits::{LimitOptions, LimitRule, Limiter, LimiterParts};
 pub(crate) use limits::{LimitPermit, Whose, whole_seconds};
+use names::Names;
 pub use notice::NoticePlace;
 pub(crate) use notice::{Notice, with_text};
 pub(crate) use repeated::RepeatedCalls;
 pub use repeated::RepeatedOptions;
-use repeated::{Begun, Trace};
+use repeated::{Begun, Effect, Trace};
 pub use rest::LongResultOptions;
 pub(crate) use rest::{LongResults, Rest};
+use traits::{KnownTraits, Traits};
+
+/// After how long a silence a connection is at something else, where no work sessions are told apart:
+/// as learning has it. A work session has an end of its own.
+const CONNECTION_SILENCE: Duration = Duration::from_mins(10);
 
 /// What the operator wants of safeguards.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -97,6 +105,7 @@ pub struct Safeguards {
     budgets: Option<Budgets>,
     circles: Option<Circles>,
     limiter: Option<Limiter>,
+    known_traits: KnownTraits,
     /// The patterns of all but the limits.
     unmatched: Vec<Unmatched>,
 }
@@ -127,6 +136,7 @@ impl Safeguards {
             circles: options
                 .circles
                 .map(|circles| Circles::new(circles, observer())),
+            known_traits: KnownTraits::new(),
             unmatched,
         })
     }
@@ -136,43 +146,60 @@ impl Safeguards {
     /// # Errors
     ///
     /// Returns why it does not, for the model.
-    #[expect(clippy::unused_async, reason = "some safeguards look something up")]
-    pub(crate) async fn admit(&self, call: &GuardedCall<'_>) -> Result<Admission, Refusal> {
+    pub(crate) fn admit(&self, call: &GuardedCall<'_>) -> Result<Admission, Refusal> {
+        let traits = self.traits(call);
         if let Some(budgets) = &self.budgets {
             budgets.admit(call)?;
         }
-        let begun = self.repeated.as_ref().map(|repeated| repeated.begin(call));
+        let repeated = self.repeated.as_ref();
+        let begun = repeated.map(|repeated| repeated.begin(call, traits.effect));
         let (known, trace) = match begun {
             Some(Begun::Known(result, notice)) => (Some((result, notice)), Trace::None),
             Some(Begun::Goes(trace)) => (None, trace),
             None => (None, Trace::None),
         };
-        let limits = match known {
-            Some(_) => None,
-            // Last, so that what is not passed on for another reason does not count.
-            None => self.limiter.as_ref().map(|limiter| limiter.admit(call)),
-        };
+        let limiter = self.limiter.as_ref().filter(|_| known.is_none());
+        // Last, so that what is not passed on for another reason does not count.
+        let limits = limiter.map(|limiter| limiter.admit(call, &traits.limits));
         let limits = limits.transpose()?;
         // From here on it is a call that was made, whoever answers it.
         if let Some(circles) = &self.circles {
-            circles.admitted(call);
+            circles.admitted(call, traits.is_search);
         }
         Ok(match known {
             Some((known, notice)) => {
-                let given = self.given(call, &known, Some(notice));
-                Admission::Known(given.unwrap_or(known))
+                let given = self.given(call, &traits, &known, Some(notice));
+                Admission::Known(given.unwrap_or_else(|| known.to_string()))
             }
-            None => Admission::Goes(Permit::new(limits, trace)),
+            None => Admission::Goes(Permit::new(limits, trace, traits)),
         })
     }
 
     /// Returns what a call holds that goes on although it was admitted when it came first.
     pub(crate) fn admit_again(&self, call: &GuardedCall<'_>) -> Permit {
+        let traits = self.traits(call);
         let limiter = self.limiter.as_ref();
         let repeated = self.repeated.as_ref();
-        let trace = repeated.map(|repeated| repeated.begin_again(call));
-        let limits = limiter.map(|limiter| limiter.admit_again(call));
-        Permit::new(limits, trace.unwrap_or_default())
+        let trace = repeated.map(|repeated| repeated.begin_again(call, traits.effect));
+        let limits = limiter.map(|limiter| limiter.admit_again(call, &traits.limits));
+        Permit::new(limits, trace.unwrap_or_default(), traits)
+    }
+
+    /// Returns what the tool of a call is to the safeguards.
+    fn traits(&self, call: &GuardedCall<'_>) -> Arc<Traits> {
+        self.known_traits.of(call, || {
+            let names = Names::of_call(call);
+            let limiter = self.limiter.as_ref();
+            let repeated = self.repeated.as_ref();
+            let circles = self.circles.as_ref();
+            let long = self.long_results.as_ref();
+            Traits {
+                limits: limiter.map_or_else(Box::default, |it| it.rules_of(&names)),
+                effect: repeated.map_or_else(Effect::default, |it| it.effect(call, &names)),
+                is_search: circles.is_some_and(|it| it.is_search(call, &names)),
+                is_never_cut: long.is_some_and(|it| it.excepts(&names)),
+            }
+        })
     }
 
     /// Takes note of tools that an upstream lists; `is_last` says that there are no more of it.
@@ -224,28 +251,30 @@ impl Safeguards {
     fn given(
         &self,
         call: &GuardedCall<'_>,
+        traits: &Traits,
         result: &str,
         notice: Option<Notice>,
     ) -> Option<String> {
-        let long = self.long_results.as_ref();
+        let long = self.long_results.as_ref().filter(|_| !traits.is_never_cut);
         let cut = long.and_then(|long| long.cut(call, result));
         let given = cut.as_deref().unwrap_or(result);
-        self.told(call, (result, given), notice).or(cut)
+        let circles = self.circles.as_ref();
+        let searches = circles.and_then(|circles| circles.ended(call, traits.is_search, result));
+        self.told(call, given, [notice, searches]).or(cut)
     }
 
     /// Returns what the client is given as the result of a call, with what there is to say of it;
-    /// `None` where there is nothing. `result` is what the call came to, of which `given` may be a part.
+    /// `None` where there is nothing.
     fn told(
         &self,
         call: &GuardedCall<'_>,
-        (result, given): (&str, &str),
-        notice: Option<Notice>,
+        given: &str,
+        notices: [Option<Notice>; 2],
     ) -> Option<String> {
-        let circles = self.circles.as_ref();
-        let searches = circles.and_then(|circles| circles.ended(call, result));
         let budgets = self.budgets.as_ref();
         let budget = budgets.and_then(|budgets| budgets.ended(call, given));
-        let notices: Vec<Notice> = [notice, searches, budget].into_iter().flatten().collect();
+        let notices = notices.into_iter().chain([budget]);
+        let notices: Vec<Notice> = notices.flatten().collect();
         notice::with_notices(given, &notices, self.notices)
     }
 
@@ -282,7 +311,7 @@ impl Safeguards {
 
     /// Returns a part of a result that the client reads on in, with what there is to say of it.
     pub(crate) fn read_on(&self, call: &GuardedCall<'_>, part: String) -> String {
-        self.told(call, (&part, &part), None).unwrap_or(part)
+        self.told(call, &part, [None, None]).unwrap_or(part)
     }
 
     /// Returns the rest of a result that was cut, from a place on.

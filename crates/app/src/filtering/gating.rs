@@ -21,6 +21,14 @@ impl Lists {
         stated.is_some_and(|stated| self.access(stated) == Some(Access::Read))
     }
 
+    /// Returns whether calls of clients under a profile may be refused at all: what they do and who they
+    /// are has to be found out of no others.
+    #[must_use]
+    pub fn enforces(&self, profile: Option<&str>) -> bool {
+        let options = self.options_under(profile);
+        options.enforce && options.gate_writes
+    }
+
     /// Returns whether some calls by who asks are to be refused: they only read, and the operator wants
     /// that to hold.
     #[must_use]

@@ -140,7 +140,12 @@ impl Lists {
 
     /// Returns what the operator wants of the lists of who asks.
     pub(super) fn options(&self, ask: &ListAsk<'_>) -> Arc<ListOptions> {
-        Arc::clone(&self.wanted.load().of(ask.profile).options)
+        self.options_under(ask.profile)
+    }
+
+    /// Returns what the operator wants of the lists under a profile.
+    pub(super) fn options_under(&self, profile: Option<&str>) -> Arc<ListOptions> {
+        Arc::clone(&self.wanted.load().of(profile).options)
     }
 
     /// Returns the same, with what tells it from what the operator wanted before.

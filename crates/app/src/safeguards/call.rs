@@ -8,7 +8,6 @@ use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::CallSession;
-use riglm_domain::prediction::NamePattern;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 
@@ -92,16 +91,5 @@ impl GuardedCall<'_> {
     /// Returns the tool as the session was offered it.
     pub(crate) fn offered(&self) -> Option<&OfferedTool> {
         self.offer?.tools().get(self.place?)
-    }
-
-    /// Returns whether one of the patterns fits the tool, by its own name or the one that the client
-    /// knows.
-    pub(crate) fn is_one_of(&self, patterns: &[NamePattern]) -> bool {
-        let fits = |name: &ToolName| patterns.iter().any(|pattern| pattern.matches(name));
-        !patterns.is_empty()
-            && (fits(self.tool)
-                || self.offered().is_some_and(|offered| {
-                    offered.name != self.tool.as_str() && fits(&ToolName::from(&*offered.name))
-                }))
     }
 }

@@ -25,7 +25,8 @@ use riglm_domain::safeguard::circles::{
 use riglm_domain::search::ScoredTool;
 use riglm_ports::observer::{CirclesEvent, Event, Observer, SearchedIn};
 
-use super::{GuardedCall, Notice, OwnKind};
+use super::names::Names;
+use super::{CONNECTION_SILENCE, GuardedCall, Notice, OwnKind};
 
 /// What notices of searches are about.
 const KIND: &str = "searches";
@@ -34,8 +35,6 @@ const MAX_SESSIONS: usize = 4_096;
 /// After how long a silence a work session counts as over; the longest one that it survives by
 /// default.
 const SILENCE: Duration = Duration::from_hours(1);
-/// After how long a silence a connection is at something else, where no work sessions are told apart.
-const CONNECTION_SILENCE: Duration = Duration::from_mins(10);
 /// How many silent work sessions are looked for at a time.
 const MAX_SWEPT: usize = 4;
 /// How many lines wait for the result that they belong to.
@@ -104,12 +103,11 @@ impl Circles {
         }
     }
 
-    /// Notes a call that goes to its tool.
-    pub(super) fn admitted(&self, call: &GuardedCall<'_>) {
+    /// Notes a call that goes to its tool, which may be one that searches.
+    pub(super) fn admitted(&self, call: &GuardedCall<'_>, is_search: bool) {
         if call.own.is_some() {
             return;
         }
-        let is_search = self.is_search(call);
         let mut happened = Vec::new();
         {
             let mut sessions = self.lock();
@@ -161,7 +159,12 @@ impl Circles {
     }
 
     /// Notes the result of a call, which is JSON text, and returns what is to be said of it.
-    pub(super) fn ended(&self, call: &GuardedCall<'_>, result: &str) -> Option<Notice> {
+    pub(super) fn ended(
+        &self,
+        call: &GuardedCall<'_>,
+        is_search: bool,
+        result: &str,
+    ) -> Option<Notice> {
         match call.own {
             Some(OwnKind::Search) => {
                 let mut sessions = self.lock();
@@ -170,7 +173,7 @@ impl Circles {
                 let place = waiting.position(|(at, _)| *at == call.at)?;
                 searches.waiting.remove(place).map(|(_, notice)| notice)
             }
-            None if self.is_search(call) => {
+            None if is_search => {
                 let search = found::search_of(call, result);
                 let mut happened = vec![CirclesEvent::Searched(SearchedIn::Upstream)];
                 let notice = {
@@ -192,9 +195,9 @@ impl Circles {
         }
     }
 
-    /// Returns whether a call of an upstream tool is a search.
-    fn is_search(&self, call: &GuardedCall<'_>) -> bool {
-        call.is_one_of(&self.options.tools)
+    /// Returns whether a call of an upstream tool, which has these names, is a search.
+    pub(super) fn is_search(&self, call: &GuardedCall<'_>, names: &Names) -> bool {
+        names.fit_any(&self.options.tools)
             || self.options.annotated
                 && (call.offered()).is_some_and(|tool| seekers::is_seeker(&tool.definition))
     }

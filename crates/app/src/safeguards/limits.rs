@@ -16,20 +16,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use riglm_domain::edit::member;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
-use riglm_domain::naming::prefixed;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::principal::Principal;
 use riglm_domain::safeguard::limiter::{LimitScope, Rate, TokenBucket, peek_all, take_all};
 use riglm_domain::tool::ToolRef;
+use riglm_domain::tool_result::is_error;
 use riglm_ports::observer::{Event, Observer};
 
 use self::closed::Closed;
 use self::held::Held;
 use self::state::{PlaceKey, State};
 pub(super) use self::unmatched::Unmatched;
+use super::names::Names;
 use super::{GuardedCall, OwnKind, Refusal};
 use crate::filtering::Lists;
 use crate::search::{Offer, OfferedTool, ToolSearch};
@@ -108,42 +108,9 @@ pub(crate) struct Whose<'a> {
     pub(crate) principal: &'a Principal,
 }
 
-/// The names of a tool that patterns are compared with: the one that its upstream knows, the one with
-/// the name of the upstream in front, and the one that the client was offered.
-///
-/// The second one is compared although a client may know the tool by another: a limit must not begin
-/// with the first list that a client asks for.
-struct Names {
-    own: ToolName,
-    prefixed: Option<ToolName>,
-    offered: Option<ToolName>,
-}
-
-impl Names {
-    fn new(upstream: Option<&UpstreamName>, own: &ToolName, offered: Option<&str>) -> Self {
-        let prefixed = upstream.map(|upstream| prefixed(upstream, own.as_str()));
-        let is_other = |name: &&str| *name != own.as_str() && Some(*name) != prefixed.as_deref();
-        Self {
-            offered: offered.filter(is_other).map(ToolName::from),
-            prefixed: prefixed.as_deref().map(ToolName::from),
-            own: own.clone(),
-        }
-    }
-
-    fn of_offered(tool: &OfferedTool) -> Self {
-        Self::new(Some(&tool.tool.upstream), &tool.tool.tool, Some(&tool.name))
-    }
-
-    fn fit(&self, pattern: &NamePattern) -> bool {
-        let others = [&self.prefixed, &self.offered];
-        pattern.matches(&self.own)
-            || (others.into_iter().flatten()).any(|name| pattern.matches(name))
-    }
-}
-
 impl LimitRule {
     fn is_of(&self, names: &Names) -> bool {
-        self.tools.iter().any(|pattern| names.fit(pattern))
+        names.fit_any(&self.tools)
     }
 }
 
@@ -162,15 +129,18 @@ impl Limiter {
         })
     }
 
-    /// Decides whether a call is passed on. What is returned is to be kept until the call came to its
-    /// end.
+    /// Decides whether a call is passed on, which has to pass these rules. What is returned is to be kept
+    /// until the call came to its end.
     ///
     /// # Errors
     ///
     /// Returns what the model is told of a call that is over a limit.
-    pub(crate) fn admit(&self, call: &GuardedCall<'_>) -> Result<LimitPermit, Refusal> {
-        let matching = self.matching(call);
-        let held = match self.taken(call, &matching) {
+    pub(super) fn admit(
+        &self,
+        call: &GuardedCall<'_>,
+        rules: &[usize],
+    ) -> Result<LimitPermit, Refusal> {
+        let held = match self.taken(call, rules) {
             Ok(permit) => return Ok(permit),
             Err(held) => held,
         };
@@ -189,17 +159,16 @@ impl Limiter {
     }
 
     /// Returns what is to be kept of a call that goes on although it was counted when it came first.
-    pub(crate) fn admit_again(&self, call: &GuardedCall<'_>) -> LimitPermit {
-        let matching = self.matching(call);
-        let places: Vec<PlaceKey> = self.places(call, &matching).map(|(key, _)| key).collect();
+    pub(super) fn admit_again(&self, call: &GuardedCall<'_>, rules: &[usize]) -> LimitPermit {
+        let places: Vec<PlaceKey> = self.places(call, rules).map(|(key, _)| key).collect();
         self.state().occupy(&places);
         LimitPermit::new(&self.state, places)
     }
 
     /// Takes note of a call that was answered with this result, which is JSON text.
-    pub(crate) fn ended(&self, call: &GuardedCall<'_>, result: &str) {
+    pub(super) fn ended(&self, call: &GuardedCall<'_>, result: &str) {
         let says_context = matches!(call.own, Some(OwnKind::Search | OwnKind::Context));
-        if says_context && member(result, "isError") != Some("true") {
+        if says_context && !is_error(result) {
             self.state().context_given(call.together);
         }
     }
@@ -235,14 +204,10 @@ impl Limiter {
         hindered.collect()
     }
 
-    /// Returns the positions of the rules that a call has to pass, ascending.
-    fn matching(&self, call: &GuardedCall<'_>) -> Vec<usize> {
-        if self.options.rules.is_empty() {
-            return Vec::new();
-        }
-        let names = names_of(call);
+    /// Returns the positions of the rules that calls of a tool have to pass, ascending.
+    pub(super) fn rules_of(&self, names: &Names) -> Box<[usize]> {
         let rules = self.options.rules.iter().enumerate();
-        let matching = rules.filter(|(_, rule)| rule.is_of(&names));
+        let matching = rules.filter(|(_, rule)| rule.is_of(names));
         matching.map(|(place, _)| place).collect()
     }
 
@@ -321,11 +286,6 @@ impl Limiter {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn names_of(call: &GuardedCall<'_>) -> Names {
-    let offered = call.offered().map(|tool| tool.name.as_str());
-    Names::new(call.upstream, call.tool, offered)
 }
 
 impl<'a> GuardedCall<'a> {

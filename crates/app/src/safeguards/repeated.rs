@@ -2,7 +2,7 @@
 //! the tool only reads and gives the same for the same.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -12,8 +12,10 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::principal::Principal;
+use riglm_domain::tool_result::is_error;
 use sha2::{Digest, Sha256};
 
+use super::names::Names;
 use super::{GuardedCall, Notice};
 
 /// How many results are known at a time.
@@ -39,7 +41,7 @@ pub struct RepeatedOptions {
 #[derive(Debug)]
 pub(super) enum Begun {
     /// The result of the same call, which is JSON text, and a notice that it is that.
-    Known(String, Notice),
+    Known(Arc<str>, Notice),
     /// It is to be made.
     Goes(Trace),
 }
@@ -51,7 +53,7 @@ pub(super) enum Trace {
     #[default]
     None,
     /// Its result is the answer to the same call.
-    Keeps(Key),
+    Keeps(Box<Key>),
     /// It may change something there, for its work session.
     Changes(CallSession, UpstreamName),
 }
@@ -72,7 +74,7 @@ pub(super) struct Key {
 
 #[derive(Debug)]
 struct Result {
-    text: Box<str>,
+    text: Arc<str>,
     at: Instant,
 }
 
@@ -91,13 +93,14 @@ struct Known {
 }
 
 /// What a tool does, as far as that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Effect {
     /// It reads, and gives the same for the same.
     Repeatable,
     /// It reads.
     Reads,
     /// It may change something.
+    #[default]
     Unknown,
 }
 
@@ -117,22 +120,28 @@ impl RepeatedCalls {
     ///
     /// A call that may change something makes what was read of its upstream before unknown, to its
     /// work session: whatever becomes of it.
-    pub(super) fn begin(&self, call: &GuardedCall<'_>) -> Begun {
-        let mut known = match self.effect(call) {
-            Effect::Repeatable if !call.is_task => self.lock(),
-            _ => return Begun::Goes(self.begin_again(call)),
+    pub(super) fn begin(&self, call: &GuardedCall<'_>, effect: Effect) -> Begun {
+        let Some(upstream) = call
+            .upstream
+            .filter(|_| effect == Effect::Repeatable && !call.is_task)
+        else {
+            return Begun::Goes(self.begin_again(call, effect));
         };
-        let Some(key) = known.key(call) else {
-            return Begun::Goes(Trace::None);
+        let Some(arguments) = digest(call.arguments) else {
+            return Begun::Goes(Trace::None); // They cannot be told from others.
         };
+        let mut known = self.lock();
+        let key = known.key(call, upstream, arguments);
         let Some(result) = known.results.get(&key) else {
-            return Begun::Goes(Trace::Keeps(key));
+            return Begun::Goes(Trace::Keeps(Box::new(key)));
         };
         let age = call.at.saturating_duration_since(result.at);
         if age >= self.options.keep {
             known.forget(&key);
-            return Begun::Goes(Trace::Keeps(key));
+            return Begun::Goes(Trace::Keeps(Box::new(key)));
         }
+        let text = Arc::clone(&result.text);
+        drop(known);
         let notice = Notice {
             kind: "repeated",
             text: format!(
@@ -140,13 +149,13 @@ impl RepeatedCalls {
                 in_words(age)
             ),
         };
-        Begun::Known(result.text.to_string(), notice)
+        Begun::Known(text, notice)
     }
 
     /// Returns what comes of a call whose result is no answer to others, since it goes on with what was
     /// begun before or is answered later.
-    pub(super) fn begin_again(&self, call: &GuardedCall<'_>) -> Trace {
-        match (call.upstream, self.effect(call)) {
+    pub(super) fn begin_again(&self, call: &GuardedCall<'_>, effect: Effect) -> Trace {
+        match (call.upstream, effect) {
             (Some(upstream), Effect::Unknown) => {
                 let whose = (call.together, upstream.clone());
                 self.lock().changed(whose);
@@ -164,14 +173,14 @@ impl RepeatedCalls {
         if result.len() > MAX_RESULT_BYTES || !is_final(result) {
             return;
         }
+        let text: Arc<str> = result.into();
         let mut known = self.lock();
         if known.n_changes(key.together, &key.upstream) != key.changes {
             return; // It may be from before the change.
         }
         known.forget(key);
-        known.n_bytes += result.len();
-        let text = result.into();
-        known.results.put(key.clone(), Result { text, at });
+        known.n_bytes += text.len();
+        known.results.put(Key::clone(key), Result { text, at });
         known.keep_bounds();
     }
 
@@ -183,11 +192,12 @@ impl RepeatedCalls {
         }
     }
 
-    fn effect(&self, call: &GuardedCall<'_>) -> Effect {
+    /// Returns what the tool of a call does, which has these names.
+    pub(super) fn effect(&self, call: &GuardedCall<'_>, names: &Names) -> Effect {
         if call.upstream.is_none() {
             return Effect::Reads;
         }
-        if call.is_one_of(&self.options.tools) {
+        if names.fit_any(&self.options.tools) {
             return Effect::Repeatable;
         }
         let hints = (call.offered()).and_then(|tool| member(&tool.definition, "annotations"));
@@ -205,24 +215,17 @@ impl RepeatedCalls {
 }
 
 impl Known {
-    /// Returns what the result of a call depends on; `None` where its arguments cannot be told from
-    /// others.
-    fn key(&mut self, call: &GuardedCall<'_>) -> Option<Key> {
-        let upstream = call.upstream?.clone();
-        let mut digest = Sha256::new();
-        write_canonical(call.arguments.unwrap_or("{}"), &mut |bytes| {
-            digest.update(bytes);
-        })
-        .ok()?;
-        Some(Key {
+    /// Returns what the result of a call depends on.
+    fn key(&mut self, call: &GuardedCall<'_>, upstream: &UpstreamName, arguments: [u8; 32]) -> Key {
+        Key {
             together: call.together,
             principal: call.principal.clone(),
-            changes: self.n_changes(call.together, &upstream),
-            upstream,
+            changes: self.n_changes(call.together, upstream),
+            upstream: upstream.clone(),
             fingerprint: call.fingerprint.into(),
             tool: call.tool.clone(),
-            arguments: digest.finalize().into(),
-        })
+            arguments,
+        }
     }
 
     /// Returns how often a work session may have changed something of an upstream.
@@ -251,12 +254,20 @@ impl Known {
     }
 }
 
+/// Returns the digest of arguments, which are JSON text, by which those that mean the same are the same;
+/// `None` where they cannot be told from others.
+fn digest(arguments: Option<&str>) -> Option<[u8; 32]> {
+    let mut digest = Sha256::new();
+    let mut add = |bytes: &[u8]| digest.update(bytes);
+    write_canonical(arguments.unwrap_or("{}"), &mut add).ok()?;
+    Some(digest.finalize().into())
+}
+
 /// Returns whether a result is the end of a call that went well, and not a task or a question.
 fn is_final(result: &str) -> bool {
-    let is_error = member(result, "isError") == Some("true");
     let kind = member(result, "resultType");
     let has_content = member(result, "content").is_some_and(|content| content.starts_with('['));
-    !is_error && has_content && kind.is_none_or(|kind| kind == r#""complete""#)
+    !is_error(result) && has_content && kind.is_none_or(|kind| kind == r#""complete""#)
 }
 
 /// Returns a time in words, in whole seconds.

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::GuardedCall;
+use super::names::Names;
 
 /// How many results are kept at a time.
 const MAX_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
@@ -79,6 +80,11 @@ impl LongResults {
         }
     }
 
+    /// Returns whether the results of a tool with these names stay whole.
+    pub(super) fn excepts(&self, names: &Names) -> bool {
+        names.fit_any(&self.options.except)
+    }
+
     /// Returns the beginning of a result whose texts are too long, with how to read on; `None` of any
     /// other. Results with structured content stay whole: a client checks the one against the other.
     /// What is no text stays as well.
@@ -87,7 +93,7 @@ impl LongResults {
         if call.own.is_some() || result.len() <= max_bytes {
             return None;
         }
-        if call.is_one_of(&self.options.except) || member(result, "structuredContent").is_some() {
+        if member(result, "structuredContent").is_some() {
             return None;
         }
         let content = member(result, "content").filter(|content| content.starts_with('['))?;

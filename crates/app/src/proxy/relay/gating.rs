@@ -21,6 +21,9 @@ impl Relay {
         is_modern: bool,
     ) -> Option<Refusal> {
         let lists = self.shared.filter.lists()?;
+        if !lists.enforces(self.caller.profile_name()) {
+            return None;
+        }
         let client = self.caller.client_name();
         let (row, session, at) = (received.session, received.together, received.at);
         let mut ask = self.caller.list_ask(&client, session, is_modern, at);

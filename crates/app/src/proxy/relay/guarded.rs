@@ -101,7 +101,7 @@ impl Relay {
         if is_admitted {
             return guard(safeguards.admit_again(&call));
         }
-        let (outcome, result) = match safeguards.admit(&call).await {
+        let (outcome, result) = match safeguards.admit(&call) {
             Ok(Admission::Goes(permit)) => return guard(permit),
             Ok(Admission::Known(result)) => (Outcome::Cached, result),
             Err(refusal) => return Admitted::Here(EndedHere::refused(is_modern, &refusal)),

@@ -111,7 +111,7 @@ impl SearchTool {
             let part = read_on(asking, safeguards, &call);
             return safeguards.read_on(&call, part);
         }
-        let permit = match safeguards.admit(&call).await {
+        let permit = match safeguards.admit(&call) {
             Ok(Admission::Goes(permit)) => permit,
             Ok(Admission::Known(result)) => return result,
             Err(refusal) => return failure(asking.is_modern, &refusal.text),

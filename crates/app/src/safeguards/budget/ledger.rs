@@ -4,19 +4,18 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lru::LruCache;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::safeguard::budget::{BudgetWatch, TokenUse, UsePart};
 
+use crate::safeguards::CONNECTION_SILENCE;
+
 /// How many work sessions are followed at a time; beyond that the most silent one is forgotten.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
 /// How many pages of lists are remembered of one; beyond that it begins anew.
 const MAX_PAGES: usize = 64;
-/// After how long a silence a session begins anew where no work sessions are told apart, as learning
-/// has it. A work session has an end of its own.
-const CONNECTION_SILENCE: Duration = Duration::from_mins(10);
 
 /// The accounts of all work sessions.
 #[derive(Debug)]
@@ -101,6 +100,8 @@ impl Accounts {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::{SignedDuration, Timestamp};
     use riglm_domain::id::{SessionId, WorkSessionId};
 

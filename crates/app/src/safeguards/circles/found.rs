@@ -5,6 +5,7 @@ use riglm_domain::edit::member;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::safeguard::circles::{ResultSet, SeenSearch, normalised};
 use riglm_domain::scan::{members, unescaped};
+use riglm_domain::tool_result::is_error;
 use serde_json::Value;
 
 use super::seekers::is_query;
@@ -20,11 +21,10 @@ const LEAST_LETTERS: usize = 4;
 /// Returns the search that a call is, with its result, which is JSON text. How well results fit is not
 /// known.
 pub(super) fn search_of(call: &GuardedCall<'_>, result: &str) -> SeenSearch {
-    let is_error = member(result, "isError") == Some("true");
     SeenSearch {
         query: query_of(call),
         words: words_of(call),
-        results: if is_error {
+        results: if is_error(result) {
             ResultSet::default()
         } else {
             results_of(result)

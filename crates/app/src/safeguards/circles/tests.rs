@@ -61,7 +61,18 @@ impl Stage {
             at: self.at,
             ..self.scene.call(&self.own, "{}")
         };
-        self.circles.ended(&call, "{}").map(|notice| notice.text)
+        self.ended(&call, "{}")
+    }
+
+    fn ended(&self, call: &GuardedCall<'_>, result: &str) -> Option<String> {
+        let is_search = self.circles.is_search(call, &Names::of_call(call));
+        let notice = self.circles.ended(call, is_search, result);
+        notice.map(|notice| notice.text)
+    }
+
+    fn admitted(&self, call: &GuardedCall<'_>) {
+        let is_search = self.circles.is_search(call, &Names::of_call(call));
+        self.circles.admitted(call, is_search);
     }
 
     /// Returns what is said in the result of a call of an upstream tool.
@@ -72,8 +83,8 @@ impl Stage {
             at: self.at,
             ..self.scene.call(&tool, arguments)
         };
-        self.circles.admitted(&call);
-        self.circles.ended(&call, result).map(|notice| notice.text)
+        self.admitted(&call);
+        self.ended(&call, result)
     }
 
     fn events(&self) -> Vec<CirclesEvent> {
@@ -240,8 +251,8 @@ fn other_tools_of_the_proxy_are_neither_a_search_nor_a_call() {
             own: Some(own),
             ..stage.scene.call(&stage.own, "{}")
         };
-        stage.circles.admitted(&call);
-        assert_eq!(stage.circles.ended(&call, "{}"), None);
+        stage.admitted(&call);
+        assert_eq!(stage.ended(&call, "{}"), None);
     }
     assert!(stage.search("three", &[]).is_some());
 }
@@ -260,7 +271,7 @@ fn each_result_gets_the_line_of_its_own_search() {
             at: at(n),
             ..stage.scene.call(&stage.own, "{}")
         };
-        stage.circles.ended(&call, "{}").map(|notice| notice.text)
+        stage.ended(&call, "{}")
     };
     assert!(said(4).unwrap().starts_with("Still searching"));
     assert!(said(3).unwrap().starts_with("Searching"));

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use riglm_domain::id::UpstreamName;
 
 use super::state::{PlaceKey, State};
-use super::{LimitOptions, Names, Whose};
+use super::{LimitOptions, Whose};
+use crate::safeguards::names::Names;
 use crate::search::OfferedTool;
 
 /// What is over a limit at a moment, for somebody.

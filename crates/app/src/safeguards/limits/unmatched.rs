@@ -8,7 +8,8 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::nearest_names;
 
-use super::{LimitOptions, LimitRule, Names};
+use super::{LimitOptions, LimitRule};
+use crate::safeguards::names::Names;
 
 /// The most names that are remembered until all tools are known, to say which one was meant.
 const MAX_NAMES: usize = 5_000;

@@ -24,9 +24,14 @@ fn repeated() -> RepeatedCalls {
     })
 }
 
+fn begin(repeated: &RepeatedCalls, call: &GuardedCall<'_>) -> Begun {
+    let effect = repeated.effect(call, &Names::of_call(call));
+    repeated.begin(call, effect)
+}
+
 /// Returns what a call is answered with, and what is said of it; `None` of one that is made.
 fn known(repeated: &RepeatedCalls, call: &GuardedCall<'_>) -> Option<String> {
-    match repeated.begin(call) {
+    match begin(repeated, call) {
         Begun::Known(result, notice) => Some(format!("{result}\n{}", notice.text)),
         Begun::Goes(trace) => {
             repeated.over(&trace);
@@ -37,14 +42,14 @@ fn known(repeated: &RepeatedCalls, call: &GuardedCall<'_>) -> Option<String> {
 
 /// Makes a call, which comes to a result.
 fn made(repeated: &RepeatedCalls, call: &GuardedCall<'_>, result: &str) {
-    if let Begun::Goes(trace) = repeated.begin(call) {
+    if let Begun::Goes(trace) = begin(repeated, call) {
         repeated.ended(&trace, call.at, result);
         repeated.over(&trace);
     }
 }
 
 fn begun(repeated: &RepeatedCalls, call: &GuardedCall<'_>) -> Trace {
-    match repeated.begin(call) {
+    match begin(repeated, call) {
         Begun::Goes(trace) => trace,
         Begun::Known(..) => panic!("it was answered"),
     }
@@ -118,6 +123,18 @@ fn only_tools_that_read_and_give_the_same_for_the_same_are_answered_so() {
         made(&repeated, &call, RESULT);
         assert_eq!(known(&repeated, &call).is_some(), is_known, "{tool}");
     }
+}
+
+#[test]
+fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
+    let (scene, repeated, plain) = (scene(), repeated(), "plain".into());
+    let call = GuardedCall {
+        offer: None,
+        place: None,
+        ..scene.call(&plain, "{}")
+    };
+    made(&repeated, &call, RESULT);
+    assert!(known(&repeated, &call).is_some());
 }
 
 #[test]
