@@ -35,7 +35,7 @@ use crate::search::Offer;
 
 pub(crate) use budget::Budgets;
 pub use budget::{BudgetOptions, BudgetPlan, OnExhausted};
-pub(crate) use call::{Asker, GuardedCall, OwnKind, place_in};
+pub(crate) use call::{Asker, GuardedCall, OwnKind};
 pub use circles::CircleOptions;
 pub(crate) use circles::Circles;
 pub(crate) use guard::{Guard, Permit};

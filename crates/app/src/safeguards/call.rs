@@ -60,25 +60,10 @@ pub(crate) struct GuardedCall<'a> {
     pub(crate) token_budget: Option<u64>,
     /// What the session could call, as far as that is known.
     pub(crate) offer: Option<&'a Arc<Offer>>,
-    /// The place of the tool in it; see [`place_in`].
-    pub(crate) place: Option<usize>,
     /// The moment.
     pub(crate) now: Timestamp,
     /// The same, where only the time between two moments counts.
     pub(crate) at: Instant,
-}
-
-/// Returns the place of a tool of an upstream in what a session could call.
-pub(crate) fn place_in(
-    offer: Option<&Arc<Offer>>,
-    upstream: &UpstreamName,
-    tool: &ToolName,
-) -> Option<usize> {
-    let tool = ToolRef {
-        upstream: upstream.clone(),
-        tool: tool.clone(),
-    };
-    offer?.position_of(&tool)
 }
 
 impl GuardedCall<'_> {
@@ -90,6 +75,11 @@ impl GuardedCall<'_> {
 
     /// Returns the tool as the session was offered it.
     pub(crate) fn offered(&self) -> Option<&OfferedTool> {
-        self.offer?.tools().get(self.place?)
+        let (offer, upstream) = (self.offer?, self.upstream?);
+        let tool = ToolRef {
+            upstream: upstream.clone(),
+            tool: self.tool.clone(),
+        };
+        offer.tools().get(offer.position_of(&tool)?)
     }
 }

@@ -209,34 +209,38 @@ impl Circles {
         (together, at): (CallSession, Instant),
         happened: &mut Vec<CirclesEvent>,
     ) -> &'a mut Searches {
-        let silence = |searches: &Searches| at.saturating_duration_since(searches.seen_at);
+        if !sessions.contains(&together) {
+            Self::make_room(sessions, at, happened);
+        }
+        let searches = sessions.get_or_insert_mut(together, || Searches::new(at));
         let limit = match together {
             CallSession::Work(_) => SILENCE,
             CallSession::Connection(_) => CONNECTION_SILENCE,
         };
-        let is_over = |searches: &Searches| silence(searches) > limit;
-        if sessions.peek(&together).is_some_and(is_over)
-            && let Some(over) = sessions.pop(&together)
-        {
-            over.end(happened);
+        if searches.silence(at) > limit {
+            std::mem::replace(searches, Searches::new(at)).end(happened);
         }
-        let is_new = !sessions.contains(&together);
-        let is_full = sessions.len() >= MAX_SESSIONS;
-        if is_new {
-            for n in 0..MAX_SWEPT {
-                let oldest = sessions.peek_lru().map(|(_, searches)| silence(searches));
-                let is_over = oldest.is_some_and(|silence| silence > SILENCE);
-                if !(is_over || is_full && n == 0) {
-                    break;
-                }
-                if let Some((_, over)) = sessions.pop_lru() {
-                    over.end(happened);
-                }
-            }
-        }
-        let searches = sessions.get_or_insert_mut(together, || Searches::new(at));
         searches.seen_at = searches.seen_at.max(at);
         searches
+    }
+
+    /// Makes room for another work session.
+    fn make_room(
+        sessions: &mut LruCache<CallSession, Searches>,
+        at: Instant,
+        happened: &mut Vec<CirclesEvent>,
+    ) {
+        let is_full = sessions.len() >= MAX_SESSIONS;
+        for n in 0..MAX_SWEPT {
+            let oldest = sessions.peek_lru().map(|(_, searches)| searches.silence(at));
+            let is_over = oldest.is_some_and(|silence| silence > SILENCE);
+            if !(is_over || is_full && n == 0) {
+                break;
+            }
+            if let Some((_, over)) = sessions.pop_lru() {
+                over.end(happened);
+            }
+        }
     }
 
     fn tell(&self, happened: &[CirclesEvent]) {
@@ -251,6 +255,11 @@ impl Circles {
 }
 
 impl Searches {
+    /// Returns how long nothing was done.
+    fn silence(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.seen_at)
+    }
+
     /// Says what became of a work session that is over.
     fn end(self, happened: &mut Vec<CirclesEvent>) {
         for row in [self.for_tools, self.of_upstreams] {

@@ -105,7 +105,6 @@ impl Guard {
             is_task: false,
             token_budget: None,
             offer: None,
-            place: None,
             now: self.now,
             at: self.at,
         }

@@ -20,14 +20,14 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::principal::Principal;
-use riglm_domain::safeguard::limiter::{LimitScope, Rate, TokenBucket, peek_all, take_all};
+use riglm_domain::safeguard::limiter::{Blocked, LimitScope, Rate, peek_all, take_all};
 use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_result::is_error;
 use riglm_ports::observer::{Event, Observer};
 
 use self::closed::Closed;
 use self::held::Held;
-use self::state::{PlaceKey, State};
+use self::state::{PlaceKey, ScopeKey, State};
 pub(super) use self::unmatched::Unmatched;
 use super::names::Names;
 use super::{GuardedCall, OwnKind, Refusal};
@@ -97,7 +97,7 @@ pub struct Limiter {
     search: Option<Arc<ToolSearch>>,
     lists: Option<Arc<Lists>>,
     observer: Arc<dyn Observer>,
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
     unmatched: Unmatched,
 }
 
@@ -125,7 +125,7 @@ impl Limiter {
             search: parts.search,
             lists: parts.lists,
             observer: parts.observer,
-            state: Arc::new(Mutex::new(state)),
+            state: Mutex::new(state),
         })
     }
 
@@ -160,9 +160,10 @@ impl Limiter {
 
     /// Returns what is to be kept of a call that goes on although it was counted when it came first.
     pub(super) fn admit_again(&self, call: &GuardedCall<'_>, rules: &[usize]) -> LimitPermit {
-        let places: Vec<PlaceKey> = self.places(call, rules).map(|(key, _)| key).collect();
-        self.state().occupy(&places);
-        LimitPermit::new(&self.state, places)
+        let mut state = self.state();
+        let kinds = self.places(call, rules);
+        let places = kinds.filter_map(|(_, key, _)| state.take_place(key, usize::MAX));
+        LimitPermit::new(places.collect())
     }
 
     /// Takes note of a call that was answered with this result, which is JSON text.
@@ -211,27 +212,41 @@ impl Limiter {
         matching.map(|(place, _)| place).collect()
     }
 
-    /// Returns the places that a call takes while it runs, and how many there are of each kind.
-    fn places<'a>(
-        &'a self,
-        call: &'a GuardedCall<'_>,
-        matching: &'a [usize],
-    ) -> impl Iterator<Item = (PlaceKey, usize)> {
+    /// Returns the kinds of places of which a call takes one while it runs: the rule of each, or none of
+    /// those at its upstream, and how many there are.
+    fn places(
+        &self,
+        call: &GuardedCall<'_>,
+        rules: &[usize],
+    ) -> impl Iterator<Item = (Option<usize>, PlaceKey, usize)> {
         let of_upstream = call.upstream.zip(self.options.max_concurrent);
         let of_upstream =
-            of_upstream.map(|(upstream, max)| (PlaceKey::Upstream(upstream.clone()), max));
-        let of_rules = matching.iter().filter_map(|place| {
+            of_upstream.map(|(upstream, max)| (None, PlaceKey::Upstream(upstream.clone()), max));
+        let of_rules = rules.iter().filter_map(|place| {
             let rule = self.options.rules.get(*place)?;
+            let max = rule.max_concurrent?;
             let whose = call.whose().key(rule.scope);
-            Some((PlaceKey::Rule(*place, whose), rule.max_concurrent?))
+            Some((Some(*place), PlaceKey::Rule(*place, whose), max))
         });
         of_upstream.into_iter().chain(of_rules)
     }
 
+    /// Returns the rules that have a rate, by position, with who shares them.
+    fn rates(
+        &self,
+        call: &GuardedCall<'_>,
+        rules: &[usize],
+    ) -> impl Iterator<Item = (usize, ScopeKey, Rate)> {
+        rules.iter().filter_map(|place| {
+            let rule = self.options.rules.get(*place)?;
+            let rate = rule.rate?;
+            Some((*place, call.whose().key(rule.scope), rate))
+        })
+    }
+
     /// Takes all that a call needs, or nothing.
-    fn taken(&self, call: &GuardedCall<'_>, matching: &[usize]) -> Result<LimitPermit, Held> {
-        let rules = &self.options.rules;
-        let places: Vec<(PlaceKey, usize)> = self.places(call, matching).collect();
+    fn taken(&self, call: &GuardedCall<'_>, rules: &[usize]) -> Result<LimitPermit, Held> {
+        let rule = |place: usize| self.options.rules.get(place);
         let mut state = self.state();
         let at = state.later(call.at);
         let counts = call.own.is_none();
@@ -243,37 +258,31 @@ impl Limiter {
                 tools: self.options.context_tools.clone(),
             });
         }
-        let limited: Vec<(usize, Rate)> = (matching.iter())
-            .filter_map(|place| Some((*place, rules.get(*place)?.rate?)))
-            .collect();
-        for (place, rate) in &limited {
-            state.make_bucket(*place, call.whose().key(rules[*place].scope), *rate);
+        let (mut places, mut full) = (Vec::new(), None);
+        for (place, key, max) in self.places(call, rules) {
+            match state.take_place(key, max) {
+                Some(taken) => places.push(taken),
+                None => full = full.or(Some((place, max))),
+            }
         }
-        let is_full = |state: &State| {
-            let mut places = places.iter();
-            places
-                .find(|(key, max)| state.n_running(key) >= *max)
-                .cloned()
+        let mut buckets = state.buckets_of(self.rates(call, rules));
+        let blocked = match full {
+            Some(_) => peek_all(&mut buckets, at),
+            None => take_all(&mut buckets, at).err(),
         };
-        let full = is_full(&state);
-        let keys = |place: usize| call.whose().key(rules[place].scope);
-        let mut buckets: Vec<&mut TokenBucket> = state.buckets_of(&limited, keys);
-        if let Some(blocked) = peek_all(&mut buckets, at) {
-            let place = limited.get(blocked.bucket).map_or(0, |(place, _)| *place);
-            return Err(Held::rate(&rules[place], blocked.wait));
+        if let Some(Blocked { bucket, wait }) = blocked
+            && let Some((place, ..)) = self.rates(call, rules).nth(bucket)
+            && let Some(rule) = rule(place)
+        {
+            return Err(Held::rate(rule, wait));
         }
-        if let Some((key, max)) = full {
-            return Err(Held::concurrent(&key, max, rules));
+        if let Some((place, max)) = full {
+            return Err(Held::concurrent(place.and_then(rule), max));
         }
-        // Each was just seen to have a token.
-        let _ = take_all(&mut buckets, at);
         if counts && self.options.max_calls_per_context.is_some() {
             state.called(call.together);
         }
-        let places: Vec<PlaceKey> = places.into_iter().map(|(key, _)| key).collect();
-        state.occupy(&places);
-        drop(state);
-        Ok(LimitPermit::new(&self.state, places))
+        Ok(LimitPermit::new(places))
     }
 
     /// Returns what is over a limit now.

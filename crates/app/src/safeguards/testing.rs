@@ -9,7 +9,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 
-use super::{GuardedCall, place_in};
+use super::{GuardedCall};
 use crate::search::{Offer, OfferedTool};
 
 /// What calls of a test have in common.
@@ -57,7 +57,6 @@ impl Scene {
             is_task: false,
             token_budget: None,
             offer: Some(&self.offer),
-            place: place_in(Some(&self.offer), &self.upstream, tool),
             now: Timestamp::constant(1_800_000_000, 0),
             at: self.start,
         }

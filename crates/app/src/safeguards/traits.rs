@@ -92,7 +92,6 @@ mod tests {
         assert!(searches(&first, false));
         let unlisted = GuardedCall {
             offer: None,
-            place: None,
             ..first.call(&tool, "{}")
         };
         assert!(!known.of(&unlisted, Traits::default).is_search);

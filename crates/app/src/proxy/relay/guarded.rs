@@ -16,7 +16,7 @@ use super::completion::{Ending, Response};
 use super::params::{RequestParams, is_input_required};
 use super::pending::Purpose;
 use crate::proxy::search_tool::failure;
-use crate::safeguards::{Admission, Asker, Guard, GuardedCall, Refusal, place_in};
+use crate::safeguards::{Admission, Asker, Guard, GuardedCall, Refusal};
 
 /// What becomes of a call that came in.
 enum Admitted {
@@ -93,7 +93,6 @@ impl Relay {
             is_task: params.wants_task(),
             token_budget: message.hints().token_budget,
             offer: offer.as_ref(),
-            place: place_in(offer.as_ref(), self.upstream(), &received.tool),
             now: received.at,
             at,
         };

@@ -103,7 +103,6 @@ impl SearchTool {
             is_task: false,
             token_budget: asking.token_budget,
             offer: known.as_ref(),
-            place: None,
             now: asking.received_at,
             at: asking.received,
         };

@@ -8,7 +8,6 @@ use riglm_domain::safeguard::limiter::{LimitScope, Rate};
 use riglm_ports::observer::CallLimit;
 
 use super::LimitRule;
-use super::state::PlaceKey;
 
 /// The most patterns that a text names.
 const MAX_PATTERNS: usize = 3;
@@ -47,12 +46,8 @@ impl Held {
         }
     }
 
-    /// Returns a call that has no place.
-    pub(super) fn concurrent(key: &PlaceKey, max: usize, rules: &[LimitRule]) -> Self {
-        let rule = match key {
-            PlaceKey::Upstream(_) => None,
-            PlaceKey::Rule(place, _) => rules.get(*place),
-        };
+    /// Returns a call that has no place, by a rule or else at its upstream.
+    pub(super) fn concurrent(rule: Option<&LimitRule>, max: usize) -> Self {
         Self::Concurrent {
             max,
             scope: rule.map_or(LimitScope::Global, |rule| rule.scope),

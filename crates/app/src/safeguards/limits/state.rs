@@ -1,7 +1,8 @@
 //! What was called, and what runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Instant;
 
 use lru::LruCache;
@@ -15,6 +16,9 @@ use super::Whose;
 /// The most sessions or principals of which is remembered what they called, for each rule. Those that
 /// called longest ago are forgotten first: their limits begin anew.
 const MAX_KEYS: usize = 10_000;
+/// How many kinds of places are looked at, beyond as many, for one of which no call runs: more than come,
+/// so that they become fewer.
+const MAX_SWEPT: usize = 4;
 
 /// Who shares a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +48,12 @@ pub(super) enum PlaceKey {
     Rule(usize, ScopeKey),
 }
 
+/// A place of a call that runs: it is given up when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _held: Arc<()>,
+}
+
 /// What was called, and what runs.
 #[derive(Debug)]
 pub(super) struct State {
@@ -51,8 +61,8 @@ pub(super) struct State {
     buckets: Vec<LruCache<ScopeKey, TokenBucket>>,
     /// How many calls were made since it was said what is being done.
     since_context: LruCache<CallSession, usize>,
-    /// How many calls run; there are as many entries at most as requests in flight have places.
-    running: HashMap<PlaceKey, usize>,
+    /// What calls that run have a share of: as many have one as there are shares but this.
+    running: LruCache<PlaceKey, Arc<()>>,
     /// The latest moment that was seen.
     latest: Option<Instant>,
 }
@@ -63,7 +73,7 @@ impl State {
         Self {
             buckets: (0..n_rules).map(|_| LruCache::unbounded()).collect(),
             since_context: LruCache::unbounded(),
-            running: HashMap::new(),
+            running: LruCache::unbounded(),
             latest: None,
         }
     }
@@ -76,25 +86,17 @@ impl State {
         latest
     }
 
-    /// Sees to it that a rule has a bucket for who shares it.
-    pub(super) fn make_bucket(&mut self, rule: usize, key: ScopeKey, rate: Rate) {
-        if let Some(buckets) = self.buckets.get_mut(rule) {
-            bounded(buckets, &key);
-            buckets.get_or_insert(key, || TokenBucket::new(rate));
-        }
-    }
-
-    /// Returns the bucket of each of these rules, in their order, which is ascending.
+    /// Returns the buckets of these rules, which are ascending, for who shares them.
     pub(super) fn buckets_of(
         &mut self,
-        rules: &[(usize, Rate)],
-        key: impl Fn(usize) -> ScopeKey,
+        rules: impl Iterator<Item = (usize, ScopeKey, Rate)>,
     ) -> Vec<&mut TokenBucket> {
-        let mut wanted = rules.iter().map(|(rule, _)| *rule).peekable();
+        let mut wanted = rules.peekable();
         let all = self.buckets.iter_mut().enumerate();
-        let found = all.filter_map(|(rule, buckets)| {
-            wanted.next_if_eq(&rule)?;
-            buckets.get_mut(&key(rule))
+        let found = all.filter_map(|(place, buckets)| {
+            let (_, key, rate) = wanted.next_if(|(rule, ..)| *rule == place)?;
+            bounded(buckets, &key);
+            Some(buckets.get_or_insert_mut(key, || TokenBucket::new(rate)))
         });
         found.collect()
     }
@@ -122,12 +124,12 @@ impl State {
 
     /// Returns how many calls have a place of this kind.
     pub(super) fn n_running(&self, key: &PlaceKey) -> usize {
-        self.running.get(key).copied().unwrap_or(0)
+        self.running.peek(key).map_or(0, n_shares)
     }
 
     /// Returns the upstreams of which as many calls run.
     pub(super) fn busy_upstreams(&self, max: usize) -> HashSet<UpstreamName> {
-        let full = self.running.iter().filter(|(_, n)| **n >= max);
+        let full = self.running.iter().filter(|(_, of)| n_shares(of) >= max);
         let names = full.filter_map(|(key, _)| match key {
             PlaceKey::Upstream(upstream) => Some(upstream.clone()),
             PlaceKey::Rule(..) => None,
@@ -135,31 +137,34 @@ impl State {
         names.collect()
     }
 
-    /// Takes a place of each of these kinds.
-    pub(super) fn occupy(&mut self, places: &[PlaceKey]) {
-        for place in places {
-            *self.running.entry(place.clone()).or_default() += 1;
-        }
-    }
-
-    /// Gives a place of each of these kinds up.
-    pub(super) fn release(&mut self, places: &[PlaceKey]) {
-        for place in places {
-            let Some(n) = self.running.get_mut(place) else {
-                continue;
-            };
-            *n = n.saturating_sub(1);
-            if *n == 0 {
-                self.running.remove(place);
+    /// Takes one of `max` places of this kind; `None` where all are taken.
+    pub(super) fn take_place(&mut self, key: PlaceKey, max: usize) -> Option<Place> {
+        for _ in 0..MAX_SWEPT {
+            if self.running.len() < MAX_KEYS {
+                break;
+            }
+            if let Some((oldest, shared)) = self.running.pop_lru()
+                && n_shares(&shared) > 0
+            {
+                self.running.put(oldest, shared);
             }
         }
+        let shared = self.running.get_or_insert(key, Arc::default);
+        (n_shares(shared) < max).then(|| Place {
+            _held: Arc::clone(shared),
+        })
     }
 
     #[cfg(test)]
     pub(super) fn n_keys(&self) -> usize {
         let n_buckets = self.buckets.iter().map(LruCache::len).max();
-        n_buckets.unwrap_or(0).max(self.since_context.len()) + self.running.len()
+        let all = [n_buckets.unwrap_or(0), self.since_context.len()];
+        all.into_iter().fold(self.running.len(), usize::max)
     }
+}
+
+fn n_shares(of: &Arc<()>) -> usize {
+    Arc::strong_count(of) - 1
 }
 
 /// Makes place for a key.

@@ -9,7 +9,6 @@ use riglm_domain::id::SessionId;
 use riglm_ports::observer::Unobserved;
 
 use super::*;
-use crate::safeguards::place_in;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -105,7 +104,6 @@ impl Scene {
             is_task: false,
             token_budget: None,
             offer: Some(&self.offer),
-            place: place_in(Some(&self.offer), &upstream, &tool),
             now: Timestamp::UNIX_EPOCH,
             at: self.start + after,
         })
@@ -217,7 +215,22 @@ fn places_are_given_up_when_a_call_ends() {
     let third = scene.call(ANN, "find", 0.0).unwrap();
     assert!(!scene.passes(ANN, "find", 0.0));
     drop((second, third));
-    assert_eq!(scene.limiter.state().n_keys(), 0, "nothing is left of it");
+}
+
+#[test]
+fn who_has_places_is_remembered_as_long_as_a_call_runs() {
+    let rules = vec![LimitRule {
+        max_concurrent: Some(1),
+        scope: LimitScope::Principal,
+        ..rule(&["find"])
+    }];
+    let scene = Scene::new(of_rules(rules));
+    let _running = scene.call((1, "busy"), "find", 0.0).unwrap();
+    for n in 0..10_050 {
+        assert!(scene.passes((1, &n.to_string()), "find", 0.0));
+    }
+    assert_eq!(scene.limiter.state().n_keys(), 10_000);
+    assert!(!scene.passes((1, "busy"), "find", 0.0));
 }
 
 #[test]

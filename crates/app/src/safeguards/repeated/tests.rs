@@ -130,7 +130,6 @@ fn patterns_fit_the_name_with_its_upstream_before_any_list_was_asked_for() {
     let (scene, repeated, plain) = (scene(), repeated(), "plain".into());
     let call = GuardedCall {
         offer: None,
-        place: None,
         ..scene.call(&plain, "{}")
     };
     made(&repeated, &call, RESULT);
