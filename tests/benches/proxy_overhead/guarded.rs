@@ -59,6 +59,41 @@ pub(crate) struct GuardedFigures {
     /// Another process of the same kind: what it differs by is noise.
     pub(crate) again: Figures,
     pub(crate) guarded: Figures,
+    /// What the median of a round with safeguards was above the mean of those without, in microseconds.
+    pub(crate) added: Middle,
+    /// What the median of the second was above that of the first, likewise.
+    pub(crate) noise: Middle,
+}
+
+/// The median of a figure of all rounds, with its interval of 95 %: how quick the machine is changes
+/// from one round to the next, but hardly within one.
+pub(crate) struct Middle {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Middle {
+    /// Returns the median of at least one figure. Its interval lies between two of the figures in their
+    /// order, whatever their distribution: by the normal approximation of how many are below the median.
+    fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_unstable_by(f64::total_cmp);
+        let n = figures.len();
+        #[expect(clippy::cast_precision_loss, reason = "there are few rounds")]
+        let reach = 1.96 * (n as f64).sqrt() / 2.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "it is between 0 and the number of rounds"
+        )]
+        let low = ((n as f64 / 2.0 - reach).floor().max(1.0) as usize) - 1;
+        Self {
+            median: figures[(n - 1) / 2].midpoint(figures[n / 2]),
+            low: figures[low],
+            high: figures[n - 1 - low],
+        }
+    }
 }
 
 /// Measures calls of 1 kB through all three proxies by turns.
@@ -68,11 +103,21 @@ pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize)
         let n_rounds = ROUNDS_OF_A_SET.min(rounds - set * ROUNDS_OF_A_SET);
         measure_set(program, upstream, (set, n_rounds), &mut samples).await;
     }
+    let rounds = || {
+        let medians = samples.each_ref().map(|all| all.iter().map(Sample::p50));
+        let [plain, again, guarded] = medians;
+        plain.zip(again).zip(guarded)
+    };
+    let added = rounds().map(|((plain, again), guarded)| guarded - plain.midpoint(again));
+    let noise = rounds().map(|((plain, again), _)| again - plain);
+    let (added, noise) = (Middle::of(added.collect()), Middle::of(noise.collect()));
     let [plain, again, guarded] = samples.map(|samples| merge(&samples));
     GuardedFigures {
         plain,
         again,
         guarded,
+        added,
+        noise,
     }
 }
 

@@ -76,6 +76,15 @@ pub(crate) struct Figures {
     pub(crate) cpu: f64,
 }
 
+impl Sample {
+    /// Returns the median latency, in microseconds.
+    pub(crate) fn p50(&self) -> f64 {
+        let mut all = self.latencies.clone();
+        all.sort_unstable();
+        all[all.len() / 2].as_secs_f64() * 1e6
+    }
+}
+
 pub(crate) fn merge(samples: &[Sample]) -> Figures {
     let cpu: Duration = samples.iter().map(|sample| sample.cpu).sum();
     let mut all: Vec<Duration> = samples

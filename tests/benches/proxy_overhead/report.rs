@@ -1,7 +1,7 @@
 //! The table.
 
 use crate::control::ControlFigures;
-use crate::guarded::GuardedFigures;
+use crate::guarded::{GuardedFigures, Middle};
 use crate::lists::ListFigures;
 use crate::load::{Case, Figures};
 
@@ -75,29 +75,30 @@ pub(crate) fn print_control(figures: &ControlFigures) {
     );
 }
 
-/// Prints what calls take without safeguards, in two processes, and with them, and what they add to
-/// the mean of the two.
+/// Prints what calls take without safeguards, in two processes, and with them, and what they add.
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
 pub(crate) fn print_guarded(figures: &GuardedFigures) {
     let GuardedFigures {
         plain,
         again,
         guarded,
+        added,
+        noise,
     } = figures;
     println!();
     println!(
-        "| call of 1 kB: p50 / p99 / CPU us | the same again | with all safeguards | added p50 / CPU us | noise p50 / CPU us |"
+        "| call of 1 kB: p50 / p99 / CPU us | the same again | with all safeguards | added p50 us (95 %) | noise p50 us (95 %) | added CPU us |"
     );
-    println!("|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|");
     let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50, of.p99, of.cpu);
+    let middle = |of: &Middle| format!("{:.1} ({:.1} to {:.1})", of.median, of.low, of.high);
     println!(
-        "| {} | {} | {} | {:.1} / {:.1} | {:.1} / {:.1} |",
+        "| {} | {} | {} | {} | {} | {:.1} |",
         cell(plain),
         cell(again),
         cell(guarded),
-        guarded.p50 - plain.p50.midpoint(again.p50),
-        guarded.cpu - plain.cpu.midpoint(again.cpu),
-        (again.p50 - plain.p50).abs(),
-        (again.cpu - plain.cpu).abs()
+        middle(added),
+        middle(noise),
+        guarded.cpu - plain.cpu.midpoint(again.cpu)
     );
 }

@@ -232,7 +232,9 @@ impl Circles {
     ) {
         let is_full = sessions.len() >= MAX_SESSIONS;
         for n in 0..MAX_SWEPT {
-            let oldest = sessions.peek_lru().map(|(_, searches)| searches.silence(at));
+            let oldest = sessions
+                .peek_lru()
+                .map(|(_, searches)| searches.silence(at));
             let is_over = oldest.is_some_and(|silence| silence > SILENCE);
             if !(is_over || is_full && n == 0) {
                 break;

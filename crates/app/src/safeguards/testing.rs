@@ -9,7 +9,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 
-use super::{GuardedCall};
+use super::GuardedCall;
 use crate::search::{Offer, OfferedTool};
 
 /// What calls of a test have in common.
