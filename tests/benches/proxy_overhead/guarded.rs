@@ -43,12 +43,11 @@ tools = ["*search*"]
 calls = 5
 per = "1m"
 "#;
-/// How many calls are made one right after the other: the largest limit that there is allows 1,000 in a
-/// second.
-const N_CALLS: usize = 900;
-/// How long it then takes until as many may be made again, and until a proxy rests.
-const WINDOW: Duration = Duration::from_millis(1_100);
-
+/// How many calls each proxy gets in a round: they take less than the half second after which texts of
+/// calls are counted in between, and fewer than the limit allows.
+const N_CALLS: usize = 300;
+/// How long it takes after a round until what came of it is counted and stored.
+const REST: Duration = Duration::from_millis(400);
 /// How many rounds are measured with the same processes: how fast one is depends on where its memory
 /// and its threads happen to lie.
 const ROUNDS_OF_A_SET: usize = 2;
@@ -121,8 +120,8 @@ pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize)
     }
 }
 
-/// Measures calls through three new processes, and adds what they took. None is always the first, to
-/// be started or to be measured.
+/// Measures calls through three new processes, and adds what they took. Calls go through all of them by
+/// turns, so that a machine that others use as well is as quick for each; none is always the first.
 async fn measure_set(
     program: &Path,
     upstream: SocketAddr,
@@ -134,14 +133,21 @@ async fn measure_set(
         let which = (set + turn) % 3;
         running.push((which, Running::start(program, upstream, which).await));
     }
-    for round in 0..n_rounds {
-        for turn in 0..3 {
-            // What a proxy does after its calls, which is to count and to store, is over before
-            // another one is measured.
-            tokio::time::sleep(WINDOW).await;
-            let (which, running) = &mut running[(round + turn) % 3];
-            let sample = running.client.run(Case::Call(1_000), N_CALLS).await;
-            samples[*which].push(sample);
+    for _ in 0..n_rounds {
+        tokio::time::sleep(REST).await;
+        let before: Vec<Duration> = running.iter().map(|(_, it)| it.client.cpu()).collect();
+        let mut latencies = [const { Vec::new() }; 3];
+        for n in 0..N_CALLS {
+            for turn in 0..3 {
+                let (which, running) = &mut running[(n + turn) % 3];
+                latencies[*which].push(running.client.time(Case::Call(1_000)).await);
+            }
+        }
+        tokio::time::sleep(REST).await;
+        for ((which, running), before) in running.iter().zip(before) {
+            let cpu = running.client.cpu().saturating_sub(before);
+            let latencies = std::mem::take(&mut latencies[*which]);
+            samples[*which].push(Sample::new(latencies, cpu));
         }
     }
 }

@@ -77,6 +77,11 @@ pub(crate) struct Figures {
 }
 
 impl Sample {
+    /// Returns what a round took that was measured elsewhere.
+    pub(crate) fn new(latencies: Vec<Duration>, cpu: Duration) -> Self {
+        Self { latencies, cpu }
+    }
+
     /// Returns the median latency, in microseconds.
     pub(crate) fn p50(&self) -> f64 {
         let mut all = self.latencies.clone();
@@ -158,19 +163,7 @@ impl Target {
         let cpu_before = self.cpu();
         let mut latencies = Vec::with_capacity(n_requests);
         for _ in 0..n_requests {
-            self.last_id += 1;
-            let body = case.body(self.last_id);
-            let size = body.len();
-            let start = Instant::now();
-            let answer = self.post(body).await;
-            latencies.push(start.elapsed());
-            let is_whole = answer.len() + 200
-                > if matches!(case, Case::Call(_)) {
-                    size
-                } else {
-                    0
-                };
-            assert!(is_whole && !answer.is_empty(), "{}: {answer:?}", self.name);
+            latencies.push(self.time(case).await);
         }
         // What a hop does after its reply belongs to the request as well. Records are collected
         // for a tenth of a second before they become rows.
@@ -179,6 +172,24 @@ impl Target {
             latencies,
             cpu: self.cpu().saturating_sub(cpu_before),
         }
+    }
+
+    /// Makes a request, and returns how long it took.
+    pub(crate) async fn time(&mut self, case: Case) -> Duration {
+        self.last_id += 1;
+        let body = case.body(self.last_id);
+        let size = body.len();
+        let start = Instant::now();
+        let answer = self.post(body).await;
+        let latency = start.elapsed();
+        let is_whole = answer.len() + 200
+            > if matches!(case, Case::Call(_)) {
+                size
+            } else {
+                0
+            };
+        assert!(is_whole && !answer.is_empty(), "{}: {answer:?}", self.name);
+        latency
     }
 
     /// Calls a tool.
@@ -235,7 +246,7 @@ impl Target {
     }
 
     /// Returns the CPU time that the process of the target has used.
-    fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         let Some(process) = self.process else {
             return Duration::ZERO;
         };

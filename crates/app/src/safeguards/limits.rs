@@ -32,7 +32,7 @@ pub(super) use self::unmatched::Unmatched;
 use super::names::Names;
 use super::{GuardedCall, OwnKind, Refusal};
 use crate::filtering::Lists;
-use crate::search::{Offer, OfferedTool, ToolSearch};
+use crate::search::{Offer, ToolSearch};
 
 pub(crate) use self::held::whole_seconds;
 pub(crate) use self::permit::LimitPermit;
