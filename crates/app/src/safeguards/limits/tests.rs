@@ -9,6 +9,7 @@ use riglm_domain::id::SessionId;
 use riglm_ports::observer::Unobserved;
 
 use super::*;
+use crate::search::OfferedTool;
 
 const SECOND: Duration = Duration::from_secs(1);
 
