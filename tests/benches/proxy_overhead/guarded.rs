@@ -58,14 +58,13 @@ pub(crate) struct GuardedFigures {
     /// Another process of the same kind: what it differs by is noise.
     pub(crate) again: Figures,
     pub(crate) guarded: Figures,
-    /// What the median of a round with safeguards was above the mean of those without, in microseconds.
+    /// What the median with safeguards was above the mean of those without, in microseconds.
     pub(crate) added: Middle,
     /// What the median of the second was above that of the first, likewise.
     pub(crate) noise: Middle,
 }
 
-/// The median of a figure of all rounds, with its interval of 95 %: how quick the machine is changes
-/// from one round to the next, but hardly within one.
+/// The median of a figure of all sets of processes, with its interval of 95 % (from six sets on).
 pub(crate) struct Middle {
     pub(crate) median: f64,
     pub(crate) low: f64,
@@ -78,13 +77,13 @@ impl Middle {
     fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_unstable_by(f64::total_cmp);
         let n = figures.len();
-        #[expect(clippy::cast_precision_loss, reason = "there are few rounds")]
+        #[expect(clippy::cast_precision_loss, reason = "there are few")]
         let reach = 1.96 * (n as f64).sqrt() / 2.0;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             clippy::cast_precision_loss,
-            reason = "it is between 0 and the number of rounds"
+            reason = "it is between 0 and the number of figures"
         )]
         let low = ((n as f64 / 2.0 - reach).floor().max(1.0) as usize) - 1;
         Self {
@@ -102,13 +101,13 @@ pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize)
         let n_rounds = ROUNDS_OF_A_SET.min(rounds - set * ROUNDS_OF_A_SET);
         measure_set(program, upstream, (set, n_rounds), &mut samples).await;
     }
-    let rounds = || {
+    let sets = || {
         let medians = samples.each_ref().map(|all| all.iter().map(Sample::p50));
         let [plain, again, guarded] = medians;
         plain.zip(again).zip(guarded)
     };
-    let added = rounds().map(|((plain, again), guarded)| guarded - plain.midpoint(again));
-    let noise = rounds().map(|((plain, again), _)| again - plain);
+    let added = sets().map(|((plain, again), guarded)| guarded - plain.midpoint(again));
+    let noise = sets().map(|((plain, again), _)| again - plain);
     let (added, noise) = (Middle::of(added.collect()), Middle::of(noise.collect()));
     let [plain, again, guarded] = samples.map(|samples| merge(&samples));
     GuardedFigures {
@@ -133,10 +132,10 @@ async fn measure_set(
         let which = (set + turn) % 3;
         running.push((which, Running::start(program, upstream, which).await));
     }
+    tokio::time::sleep(REST).await;
+    let before: Vec<Duration> = running.iter().map(|(_, it)| it.client.cpu()).collect();
+    let mut latencies = [const { Vec::new() }; 3];
     for _ in 0..n_rounds {
-        tokio::time::sleep(REST).await;
-        let before: Vec<Duration> = running.iter().map(|(_, it)| it.client.cpu()).collect();
-        let mut latencies = [const { Vec::new() }; 3];
         for n in 0..N_CALLS {
             for turn in 0..3 {
                 let (which, running) = &mut running[(n + turn) % 3];
@@ -144,11 +143,12 @@ async fn measure_set(
             }
         }
         tokio::time::sleep(REST).await;
-        for ((which, running), before) in running.iter().zip(before) {
-            let cpu = running.client.cpu().saturating_sub(before);
-            let latencies = std::mem::take(&mut latencies[*which]);
-            samples[*which].push(Sample::new(latencies, cpu));
-        }
+    }
+    // Rounds with the same processes are one figure: they are no further evidence.
+    for ((which, running), before) in running.iter().zip(before) {
+        let cpu = running.client.cpu().saturating_sub(before);
+        let latencies = std::mem::take(&mut latencies[*which]);
+        samples[*which].push(Sample::new(latencies, cpu));
     }
 }
 

@@ -150,26 +150,27 @@ impl ExperimentDesk {
     }
 
     async fn happened(&self, plan: &ExperimentPlan) -> Result<Happened, StoreError> {
-        let (store, limit) = (&self.experiments, self.max_trials);
-        let is_cut = |n: usize| u32::try_from(n).unwrap_or(u32::MAX) >= limit;
+        let store = &self.experiments;
+        let n = usize::try_from(self.max_trials).unwrap_or(usize::MAX);
+        // One more tells whether there are more, and from when on. They are in the order of their
+        // identifiers, which is that of their moments but for the part of a millisecond.
+        let limit = self.max_trials.saturating_add(1);
+        let in_ms = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
         if let Some(measure) = plan.metric.of_calls() {
             let (unit, window) = (plan.unit, plan.window);
             let calls = store.call_trials(&plan.name, unit, measure, window, limit);
-            let trials = calls.await?;
-            let last = trials.last().filter(|_| is_cut(trials.len()));
-            return Ok(Happened {
-                up_to: last.map(|last| last.at),
-                trials,
-            });
+            let mut trials = calls.await?;
+            let up_to = trials.get(n).map(|left_out| in_ms(left_out.at));
+            trials.truncate(n);
+            return Ok(Happened { trials, up_to });
         }
         let outcomes = store.recommendation_outcomes(&plan.name, limit).await?;
-        let last = outcomes.last().filter(|_| is_cut(outcomes.len()));
-        let trials = outcomes
-            .iter()
-            .filter_map(|outcome| outcome.trial(plan.unit, plan.metric));
+        let up_to = outcomes.get(n).map(|left_out| in_ms(left_out.shown_at));
+        let counted = outcomes.iter().take(n);
+        let trials = counted.filter_map(|outcome| outcome.trial(plan.unit, plan.metric));
         Ok(Happened {
             trials: trials.collect(),
-            up_to: last.map(|last| last.shown_at),
+            up_to,
         })
     }
 }

@@ -105,9 +105,9 @@ struct RankedCall {
     ranked: Arc<RankedCandidates>,
     /// What is known of the tools, which a ranking that is kept does not hold.
     known: Arc<Known>,
-    /// Whether it was made before.
     /// What the session called, the newest last.
     used: Vec<ToolRef>,
+    /// Whether it was made before.
     was_cached: bool,
 }
 
@@ -302,8 +302,12 @@ impl Recommender {
         let (finder, offer) = (Arc::clone(&self.finder), call.offer.id());
         let making = tokio::task::spawn_blocking(move || finder.ranked(offer, asked)).await;
         let is_made = making.is_ok();
-        // Where there is none, the runtime is ending.
-        let ranked = Arc::new(making.unwrap_or_else(|_| RankedCandidates::none(intent)));
+        let ranked = match making {
+            Ok(ranked) => Arc::new(ranked),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is ending.
+            Err(_) => Arc::new(RankedCandidates::none(intent)),
+        };
         // A ranking from before all is known that could be is not the one to give again.
         if is_whole && is_made {
             self.kept.put(key, Arc::clone(&ranked), now);

@@ -49,6 +49,13 @@ struct General {
     read_at: Timestamp,
 }
 
+/// What the last tries to read that came to.
+#[derive(Debug, Default)]
+struct LastGeneral {
+    read: Option<Arc<General>>,
+    failed_at: Option<Timestamp>,
+}
+
 /// What is known of tools, for those who asked lately.
 #[derive(Debug)]
 pub(super) struct KnownTools {
@@ -56,7 +63,7 @@ pub(super) struct KnownTools {
     clock: Arc<dyn Clock>,
     half_life_days: f64,
     /// What was read last for everybody; who reads it anew has the others wait.
-    general: tokio::sync::Mutex<Option<Arc<General>>>,
+    general: tokio::sync::Mutex<LastGeneral>,
     of: Mutex<LruCache<Principal, Entry>>,
 }
 
@@ -141,11 +148,12 @@ impl KnownTools {
         let (known_tools, store, whose) = (Arc::clone(self), Arc::clone(store), principal.clone());
         tokio::spawn(async move {
             let read = known_tools.read(&*store, &whose, now).await;
-            let read = read.inspect_err(|error| {
+            let failed = |error: &StoreError| {
                 tracing::warn!("how tools did so far cannot be read: {error}");
-            });
+            };
+            let read = read.inspect_err(failed).ok().flatten();
             // It is as old as the oldest part of it.
-            let (read, read_at) = read.ok().unzip();
+            let (read, read_at) = read.unzip();
             known_tools.note(whose, read, read_at.unwrap_or(now));
             drop(going_on);
         });
@@ -163,16 +171,19 @@ impl KnownTools {
         }
     }
 
-    /// Returns what is known for a principal, and as of when.
+    /// Returns what is known for a principal, and as of when; `None` where what is known for everybody
+    /// cannot be read.
     async fn read(
         &self,
         store: &dyn RecommendStores,
         principal: &Principal,
-        now: Timestamp,
-    ) -> Result<(Known, Timestamp), StoreError> {
-        let general = self.general(store, now).await?;
+        asked_at: Timestamp,
+    ) -> Result<Option<(Known, Timestamp)>, StoreError> {
+        let Some(general) = self.general(store, asked_at).await? else {
+            return Ok(None);
+        };
         let mut of = general.of.clone();
-        let counted = since(now, COUNTED_DAYS);
+        let counted = since(self.clock.now(), COUNTED_DAYS);
         for statistics in store.statistics(Some(principal), None, counted).await? {
             of.entry(statistics.tool.clone()).or_default().own = Endings::from(&statistics);
         }
@@ -180,24 +191,31 @@ impl KnownTools {
             standings: Standings::new(of),
             successions: Arc::clone(&general.successions),
         };
-        Ok((known, general.read_at))
+        Ok(Some((known, general.read_at)))
     }
 
-    /// Returns what is known for everybody.
+    /// Returns what is known for everybody; `None` where it was tried to read it since it was asked
+    /// for, and it could not be: all who wait are told by one try.
     async fn general(
         &self,
         store: &dyn RecommendStores,
-        now: Timestamp,
-    ) -> Result<Arc<General>, StoreError> {
+        asked_at: Timestamp,
+    ) -> Result<Option<Arc<General>>, StoreError> {
         let mut last = self.general.lock().await;
+        let now = self.clock.now();
         let is_new =
             |general: &&Arc<General>| now.duration_since(general.read_at) < READ_ANEW_AFTER;
-        if let Some(general) = last.as_ref().filter(is_new) {
-            return Ok(Arc::clone(general));
+        if let Some(general) = last.read.as_ref().filter(is_new) {
+            return Ok(Some(Arc::clone(general)));
         }
-        let general = Arc::new(General::read(store, self.half_life_days, now).await?);
-        *last = Some(Arc::clone(&general));
-        Ok(general)
+        if last.failed_at.is_some_and(|failed_at| failed_at > asked_at) {
+            return Ok(None);
+        }
+        let read = General::read(store, self.half_life_days, now).await;
+        let general = read.inspect_err(|_| last.failed_at = Some(self.clock.now()))?;
+        let general = Arc::new(general);
+        last.read = Some(Arc::clone(&general));
+        Ok(Some(general))
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<Principal, Entry>> {

@@ -12,8 +12,8 @@ use super::repeated::Trace;
 use super::traits::Traits;
 use super::{GuardedCall, LimitPermit, OwnKind, Safeguards};
 
-/// The largest arguments that are kept until the answer, in bytes: what is looked at of longer ones is
-/// looked at before.
+/// The largest arguments of a search that are kept until the answer, in bytes: searches with longer ones
+/// count as all different.
 const MAX_ARGUMENT_BYTES: usize = 16 << 10;
 
 /// What a call holds while it is on its way; given up when this is dropped.

@@ -2,7 +2,7 @@
 //! tools are called again and again.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lru::LruCache;
 use riglm_domain::tool::ToolRef;
@@ -60,12 +60,21 @@ impl KnownTraits {
             tool,
             call.offer.map_or(0, |offer| Arc::as_ptr(offer).addr()),
         );
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get_or_insert(key, || Known {
-            traits: Arc::new(find()),
+        if let Some(known) = self.lock().get(&key) {
+            return Arc::clone(&known.traits);
+        }
+        // It takes a while, and calls of other tools do not wait for it.
+        let traits = Arc::new(find());
+        let known = Known {
+            traits: Arc::clone(&traits),
             _offer: call.offer.map(Arc::downgrade),
-        });
-        Arc::clone(&known.traits)
+        };
+        self.lock().put(key, known);
+        traits
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<Key, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -187,10 +187,12 @@ async fn units_whose_window_reaches_past_what_is_counted_stay_open() {
     let report = desk.report("e").await.unwrap().unwrap();
     assert!(report.is_complete);
     assert_eq!(report.arms[0].settled.values.len(), 200);
+    desk.max_trials = 200;
+    assert!(desk.report("e").await.unwrap().unwrap().is_complete);
     desk.max_trials = 100;
     let report = desk.report("e").await.unwrap().unwrap();
     let control = &report.arms[0].settled;
     assert!(!report.is_complete);
-    // What is known ends with the 100th, 99 ms after the first.
+    // What is known ends before the 101st, 100 ms after the first.
     assert_eq!((control.values.len(), control.n_open), (50, 50));
 }

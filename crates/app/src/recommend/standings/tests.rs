@@ -128,6 +128,26 @@ async fn all_that_ask_wait_for_the_same_read_however_long_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_who_wait_are_told_by_one_try_that_it_failed() {
+    let (known, store, clock) = known_over(0);
+    let all = ["alice", "bob", "carol"].map(Principal::named);
+    for principal in &all {
+        assert!(!known.of(principal).await.1);
+    }
+    store.set_down(true);
+    clock.advance(Duration::from_secs(5));
+    store.open.add_permits(1);
+    for principal in &all {
+        assert!(!known.of(principal).await.1);
+    }
+    assert_eq!(store.n_reads(), 1);
+    store.set_down(false);
+    clock.advance(Duration::from_mins(1));
+    assert!(known.of(&all[2]).await.1);
+    assert_eq!(store.n_reads(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_the_same_for_everybody_is_read_once_a_minute() {
     let (known, store, clock) = known_over(1);
     let all = ["alice", "bob", "carol"].map(Principal::named);

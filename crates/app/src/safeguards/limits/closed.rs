@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use riglm_domain::id::UpstreamName;
 
-use super::state::{PlaceKey, State};
+use super::state::State;
 use super::{LimitOptions, Whose};
 use crate::safeguards::names::Names;
 use crate::search::OfferedTool;
@@ -35,7 +35,7 @@ impl<'a> Closed<'a> {
             if let Some(wait) = bucket.and_then(|bucket| bucket.peek(at)) {
                 rates.push((place, wait));
             }
-            let n_running = state.n_running(&PlaceKey::Rule(place, key));
+            let n_running = state.n_running(place, key);
             if rule.max_concurrent.is_some_and(|max| n_running >= max) {
                 full.push(place);
             }

@@ -16,8 +16,8 @@ use super::Whose;
 /// The most sessions or principals of which is remembered what they called, for each rule. Those that
 /// called longest ago are forgotten first: their limits begin anew.
 const MAX_KEYS: usize = 10_000;
-/// How many kinds of places are looked at, beyond as many, for one of which no call runs: more than come,
-/// so that they become fewer.
+/// How many of those who share a rule are looked at, beyond as many, for one of whom no call runs: more
+/// than come, so that they become fewer.
 const MAX_SWEPT: usize = 4;
 
 /// Who shares a limit.
@@ -61,8 +61,10 @@ pub(super) struct State {
     buckets: Vec<LruCache<ScopeKey, TokenBucket>>,
     /// How many calls were made since it was said what is being done.
     since_context: LruCache<CallSession, usize>,
-    /// What calls that run have a share of: as many have one as there are shares but this.
-    running: LruCache<PlaceKey, Arc<()>>,
+    /// What calls that run have a share of: as many have one as there are shares but this. Those at
+    /// upstreams are as many as there are upstreams.
+    at_upstreams: LruCache<UpstreamName, Arc<()>>,
+    by_rules: LruCache<(usize, ScopeKey), Arc<()>>,
     /// The latest moment that was seen.
     latest: Option<Instant>,
 }
@@ -73,7 +75,8 @@ impl State {
         Self {
             buckets: (0..n_rules).map(|_| LruCache::unbounded()).collect(),
             since_context: LruCache::unbounded(),
-            running: LruCache::unbounded(),
+            at_upstreams: LruCache::unbounded(),
+            by_rules: LruCache::unbounded(),
             latest: None,
         }
     }
@@ -122,44 +125,51 @@ impl State {
         self.since_context.pop(&session);
     }
 
-    /// Returns how many calls have a place of this kind.
-    pub(super) fn n_running(&self, key: &PlaceKey) -> usize {
-        self.running.peek(key).map_or(0, n_shares)
+    /// Returns how many calls have a place by a rule.
+    pub(super) fn n_running(&self, rule: usize, whose: ScopeKey) -> usize {
+        self.by_rules.peek(&(rule, whose)).map_or(0, n_shares)
     }
 
     /// Returns the upstreams of which as many calls run.
     pub(super) fn busy_upstreams(&self, max: usize) -> HashSet<UpstreamName> {
-        let full = self.running.iter().filter(|(_, of)| n_shares(of) >= max);
-        let names = full.filter_map(|(key, _)| match key {
-            PlaceKey::Upstream(upstream) => Some(upstream.clone()),
-            PlaceKey::Rule(..) => None,
-        });
-        names.collect()
+        let all = self.at_upstreams.iter();
+        let full = all.filter(|(_, of)| n_shares(of) >= max);
+        full.map(|(upstream, _)| upstream.clone()).collect()
     }
 
     /// Takes one of `max` places of this kind; `None` where all are taken.
     pub(super) fn take_place(&mut self, key: PlaceKey, max: usize) -> Option<Place> {
-        for _ in 0..MAX_SWEPT {
-            if self.running.len() < MAX_KEYS {
-                break;
+        let shared = match key {
+            PlaceKey::Upstream(upstream) => self.at_upstreams.get_or_insert(upstream, Arc::default),
+            PlaceKey::Rule(rule, whose) => {
+                self.forget_idle();
+                self.by_rules.get_or_insert((rule, whose), Arc::default)
             }
-            if let Some((oldest, shared)) = self.running.pop_lru()
-                && n_shares(&shared) > 0
-            {
-                self.running.put(oldest, shared);
-            }
-        }
-        let shared = self.running.get_or_insert(key, Arc::default);
+        };
         (n_shares(shared) < max).then(|| Place {
             _held: Arc::clone(shared),
         })
+    }
+
+    /// Makes room for another who shares a rule, of which some have no call that runs.
+    fn forget_idle(&mut self) {
+        for _ in 0..MAX_SWEPT {
+            if self.by_rules.len() < MAX_KEYS {
+                return;
+            }
+            if let Some((oldest, shared)) = self.by_rules.pop_lru()
+                && n_shares(&shared) > 0
+            {
+                self.by_rules.put(oldest, shared);
+            }
+        }
     }
 
     #[cfg(test)]
     pub(super) fn n_keys(&self) -> usize {
         let n_buckets = self.buckets.iter().map(LruCache::len).max();
         let all = [n_buckets.unwrap_or(0), self.since_context.len()];
-        all.into_iter().fold(self.running.len(), usize::max)
+        all.into_iter().fold(self.by_rules.len(), usize::max)
     }
 }
 
