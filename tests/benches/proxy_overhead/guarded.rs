@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -94,12 +95,23 @@ impl Middle {
     }
 }
 
-/// Measures calls of 1 kB through all three proxies by turns.
-pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize) -> GuardedFigures {
+/// Measures calls of 1 kB through all three proxies by turns, which run on a core of their own where
+/// one is named.
+pub(crate) async fn measure(
+    program: &Path,
+    upstream: SocketAddr,
+    cpu: Option<&str>,
+    rounds: usize,
+) -> GuardedFigures {
+    let place = Place {
+        program,
+        upstream,
+        cpu,
+    };
     let mut samples = [const { Vec::new() }; 3];
     for set in 0..rounds.div_ceil(ROUNDS_OF_A_SET) {
         let n_rounds = ROUNDS_OF_A_SET.min(rounds - set * ROUNDS_OF_A_SET);
-        measure_set(program, upstream, (set, n_rounds), &mut samples).await;
+        measure_set(place, (set, n_rounds), &mut samples).await;
     }
     let sets = || {
         let medians = samples.each_ref().map(|all| all.iter().map(Sample::p50));
@@ -122,15 +134,14 @@ pub(crate) async fn measure(program: &Path, upstream: SocketAddr, rounds: usize)
 /// Measures calls through three new processes, and adds what they took. Calls go through all of them by
 /// turns, so that a machine that others use as well is as quick for each; none is always the first.
 async fn measure_set(
-    program: &Path,
-    upstream: SocketAddr,
+    place: Place<'_>,
     (set, n_rounds): (usize, usize),
     samples: &mut [Vec<Sample>; 3],
 ) {
     let mut running = Vec::new();
     for turn in 0..3 {
         let which = (set + turn) % 3;
-        running.push((which, Running::start(program, upstream, which).await));
+        running.push((which, Running::start(place, which).await));
     }
     tokio::time::sleep(REST).await;
     let before: Vec<Duration> = running.iter().map(|(_, it)| it.client.cpu()).collect();
@@ -152,6 +163,14 @@ async fn measure_set(
     }
 }
 
+/// Where a proxy runs.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    program: &'a Path,
+    upstream: SocketAddr,
+    cpu: Option<&'a str>,
+}
+
 /// A proxy with a client.
 struct Running {
     client: Target,
@@ -161,13 +180,18 @@ struct Running {
 
 impl Running {
     /// Starts a proxy: the last of three has safeguards.
-    async fn start(program: &Path, upstream: SocketAddr, which: usize) -> Self {
+    async fn start(place: Place<'_>, which: usize) -> Self {
         let data = tempfile::tempdir().expect("a temporary directory");
         let file = data.path().join("safeguards.toml");
         let safeguards = [NO_SAFEGUARDS, NO_SAFEGUARDS, SAFEGUARDS][which];
         std::fs::write(&file, safeguards).expect("a file");
-        let mut riglm = process::serve(program, upstream, data.path(), "none");
-        let process = Process::start(riglm.arg("--config").arg(&file));
+        let mut riglm = process::serve(place.program, place.upstream, data.path(), "none");
+        riglm.arg("--config").arg(&file);
+        let mut riglm = match place.cpu {
+            Some(cpu) => on_cpu(&riglm, cpu),
+            None => riglm,
+        };
+        let process = Process::start(&mut riglm);
         let child = Some(process.child.id());
         let mut client = Target::connect("riglm", process.address, child).await;
         client.run(Case::Call(1_000), N_CALLS).await; // Warms up.
@@ -177,4 +201,15 @@ impl Running {
             _data: data,
         }
     }
+}
+
+/// Returns the command that runs another one on one core alone, in the same process.
+fn on_cpu(command: &Command, cpu: &str) -> Command {
+    let mut pinned = Command::new("taskset");
+    pinned
+        .args(["--cpu-list", cpu])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stderr(Stdio::piped());
+    pinned
 }

@@ -1,13 +1,14 @@
 //! What one hop costs: the same requests sent directly, through a bare relay, and through riglm
 //! with recording on, in one run.
 //!
-//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH]`
+//! `cargo bench -p riglm-tests --bench proxy_overhead [-- --rounds N] [--only TEXT] [--riglm PATH] [--cpu N]`
 //!
 //! Calls while operators ask the control port (`--only operators`) are held against calls of the same
 //! client while they do not.
 //!
 //! Calls through a proxy with all safeguards (`--only safeguards`) are held against calls through one
-//! without.
+//! without. With `--cpu N` these proxies run on that core alone (Linux: `taskset`); run this one on
+//! another, and what the scheduler does is no part of the difference.
 //!
 //! Lists that leave out most of their tools (`--only filtered`) are held against a call of 1 kB
 //! through the relay, since they are answered without the server.
@@ -88,7 +89,9 @@ fn main() {
             report::print_control(&control::measure(&program, upstream, rounds).await);
         }
         if "safeguards".contains(&only) {
-            report::print_guarded(&guarded::measure(&program, upstream, rounds).await);
+            let cpu = value_of("--cpu");
+            let figures = guarded::measure(&program, upstream, cpu.as_deref(), rounds);
+            report::print_guarded(&figures.await);
         }
     });
 }
