@@ -86,17 +86,19 @@ async fn tokens_of_all(servers: &[Arc<CatalogServer>]) -> u64 {
     n_tokens
 }
 
-/// Has a server tell of a change once, so that the proxy sees that the agent asks for lists again.
+/// Has a server change its list and back, so that the proxy sees that the agent asks for lists again.
 async fn show_relisting(stage: &Stage) {
     let mut line = Line::open(&stage.url, Kind::Relists.client(), None, true).await;
     line.list("{}")
         .await
         .expect("a session that was just opened");
-    let before = line.client.n_received();
-    stage.servers[0].tell_of_change().await;
-    line.client
-        .method_after(before, "notifications/tools/list_changed", 1)
-        .await;
-    line.list("{}").await.expect("a session that is open");
+    for _ in 0..2 {
+        let before = line.client.n_received();
+        stage.servers[0].change().await;
+        line.client
+            .method_after(before, "notifications/tools/list_changed", 1)
+            .await;
+        line.list("{}").await.expect("a session that is open");
+    }
     line.client.delete().await;
 }

@@ -1,10 +1,11 @@
 //! Servers that list a catalog and answer every call at once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
-use riglm_domain::edit::member;
+use riglm_domain::edit::{member, with_member};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
@@ -20,6 +21,8 @@ pub(crate) struct CatalogServer {
     name: UpstreamName,
     names: Vec<String>,
     definitions: Vec<String>,
+    /// Its definitions have a title.
+    is_titled: AtomicBool,
     connections: Mutex<Vec<Weak<dyn UpstreamEvents>>>,
 }
 
@@ -37,6 +40,7 @@ pub(crate) fn servers_of(tools: &[Tool], definitions: &Definitions) -> Vec<Arc<C
                 .iter()
                 .map(|at| definitions.texts[*at].clone())
                 .collect(),
+            is_titled: AtomicBool::new(false),
             connections: Mutex::default(),
         })
     });
@@ -55,8 +59,10 @@ fn upstream_name(server: &str) -> UpstreamName {
 }
 
 impl CatalogServer {
-    /// Tells everybody who is connected that the list of tools is another one.
-    pub(crate) async fn tell_of_change(&self) {
+    /// Gives all tools a title, or takes it away again, and tells everybody who is connected that the
+    /// list is another one.
+    pub(crate) async fn change(&self) {
+        self.is_titled.fetch_xor(true, Ordering::Relaxed);
         let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         for events in self.open() {
             let message = Message::from_text(text.into()).expect("a message");
@@ -72,6 +78,17 @@ impl CatalogServer {
             let reason = "the test started it again".into();
             events.lost(UpstreamError::Lost { reason }).await;
         }
+    }
+
+    fn listed(&self) -> String {
+        if !self.is_titled.load(Ordering::Relaxed) {
+            return self.definitions.join(",");
+        }
+        let titled = self.definitions.iter();
+        let titled: Vec<String> = titled
+            .map(|definition| with_member(definition, "title", r#""another""#))
+            .collect();
+        titled.join(",")
     }
 
     fn open(&self) -> Vec<Arc<dyn UpstreamEvents>> {
@@ -125,10 +142,7 @@ impl Link {
                     r#""result":{{"protocolVersion":{version},"capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":"catalog","version":"1"}}}}"#
                 )
             }
-            "tools/list" => format!(
-                r#""result":{{"tools":[{}]}}"#,
-                self.server.definitions.join(",")
-            ),
+            "tools/list" => format!(r#""result":{{"tools":[{}]}}"#, self.server.listed()),
             "tools/call" => {
                 let name = member(params, "name")
                     .and_then(unescaped)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use riglm_tests::fixture::{Transport, Upstream, clients_dir, npm_package};
-use riglm_tests::process::{Process, command};
+use riglm_tests::process::{Process, command, free_port};
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -40,6 +40,19 @@ struct Run {
     verdicts: BTreeMap<String, Verdict>,
     /// Each failed check with what was wrong.
     failed_checks: Vec<String>,
+}
+
+impl Run {
+    /// Returns the figures of the run.
+    fn summary(&self, way: &str) -> String {
+        let n_passed = self.verdicts.values().filter(|verdict| verdict.is_passed);
+        format!(
+            "{way} {} of {} scenarios pass, {} checks fail",
+            n_passed.count(),
+            self.verdicts.len(),
+            self.failed_checks.len()
+        )
+    }
 }
 
 async fn run_suite(url: &Url, revision: &str) -> Run {
@@ -102,6 +115,27 @@ async fn start_fixture() -> (Process, Url) {
     (process, url)
 }
 
+/// Starts the server of the suite's own repository, where `.ci/prepare-clients` could fetch it.
+async fn start_official() -> Option<(Process, Url)> {
+    let program = clients_dir().join("conformance-server/everything-server.ts");
+    if !program.is_file() {
+        eprintln!("{} is missing", program.display());
+        return None;
+    }
+    let runner = npm_package("tsx").join("dist/cli.mjs");
+    let port = free_port();
+    let mut server = command(node_22(), &[runner, program]);
+    server.env("PORT", port.to_string());
+    let process = Process::spawn(server);
+    process
+        .line(Duration::from_secs(30), "the address", |line| {
+            line.contains("MCP endpoint:").then_some(())
+        })
+        .await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    Some((process, url.parse().expect("the address is a URL")))
+}
+
 /// Runs the suite to its end, which it tells by its exit code whether all scenarios passed.
 async fn report(mut suite: Command) -> String {
     suite.kill_on_drop(true);
@@ -127,6 +161,8 @@ async fn assert_no_worse(url: Url, direct: &Run, revision: &str) {
     let upstream = Upstream::at(Transport::Streamable, url);
     let riglm = Riglm::serve(&upstream, data_dir.path(), &Options::default()).await;
     let proxied = run_suite(&riglm.url, revision).await;
+    eprintln!("{revision}: {}", direct.summary("direct"));
+    eprintln!("{revision}: {}", proxied.summary("through the proxy"));
     let worse: Vec<_> = direct
         .verdicts
         .iter()
@@ -173,4 +209,31 @@ async fn no_scenario_of_2026_07_28_fares_worse_through_the_proxy() {
     let direct = run_suite(&fixture.url, "2026-07-28").await;
     assert!(direct.verdicts.len() >= N_REQUIRED_MODERN, "{direct:?}");
     assert_no_worse(fixture.url.clone(), &direct, "2026-07-28").await;
+}
+
+/// The suite's own server streams JSON where the specification has events.
+#[tokio::test]
+#[ignore = "needs npm"]
+async fn no_scenario_with_messages_in_a_body_of_json_fares_worse_than_with_events() {
+    let fixture = modern_fixture::start().await;
+    let direct = run_suite(&fixture.url, "2026-07-28").await;
+    assert!(direct.verdicts.len() >= N_REQUIRED_MODERN, "{direct:?}");
+    let fixture = modern_fixture::start_with(modern_fixture::Framing::Json).await;
+    assert_no_worse(fixture.url.clone(), &direct, "2026-07-28").await;
+}
+
+#[tokio::test]
+#[ignore = "needs npm and the repository of the suite"]
+async fn no_scenario_with_the_suites_own_server_fares_worse_through_the_proxy() {
+    for (revision, n_required) in [
+        ("2025-11-25", N_REQUIRED),
+        ("2026-07-28", N_REQUIRED_MODERN),
+    ] {
+        let Some((_server, url)) = start_official().await else {
+            return;
+        };
+        let direct = run_suite(&url, revision).await;
+        assert!(direct.verdicts.len() >= n_required, "{direct:?}");
+        assert_no_worse(url, &direct, revision).await;
+    }
 }

@@ -10,6 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use futures_util::TryStreamExt;
+use riglm_tests::sse::Decoder;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
     ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
@@ -46,8 +52,22 @@ impl Drop for Fixture {
     }
 }
 
+/// How the fixture separates the messages of one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// As server-sent events.
+    Events,
+    /// As lines of a body of JSON.
+    Json,
+}
+
 /// Serves the fixture on a free port of the loopback interface.
 pub(crate) async fn start() -> Fixture {
+    start_with(Framing::Events).await
+}
+
+/// Like [`start`], with another way to separate messages.
+pub(crate) async fn start_with(framing: Framing) -> Fixture {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("the loopback interface has a free port");
@@ -57,7 +77,10 @@ pub(crate) async fn start() -> Fixture {
         .with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*"]);
     let service: StreamableHttpService<Conformance, LocalSessionManager> =
         StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
-    let router = Router::new().nest_service("/mcp", service);
+    let mut router = Router::new().nest_service("/mcp", service);
+    if framing == Framing::Json {
+        router = router.layer(axum::middleware::map_response(in_lines));
+    }
     let serving = tokio::spawn(async move {
         axum::serve(listener, router)
             .await
@@ -68,6 +91,25 @@ pub(crate) async fn start() -> Fixture {
         url: url.parse().expect("the address is a URL"),
         serving,
     }
+}
+
+/// Returns a stream of events as lines of JSON, each as it comes, and anything else as it is.
+async fn in_lines(response: Response) -> Response {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    if content_type.is_none_or(|value| value != "text/event-stream") {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    parts
+        .headers
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut decoder = Decoder::default();
+    let lines = body.into_data_stream().map_ok(move |piece| {
+        let events = decoder.feed(&piece).into_iter();
+        let lines = events.filter(|event| !event.data.is_empty());
+        lines.map(|event| event.data + "\n").collect::<String>()
+    });
+    Response::from_parts(parts, Body::from_stream(lines))
 }
 
 /// What a subscription is told.

@@ -155,7 +155,8 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
         .iter()
         .map(|tool| tool["probability"].as_f64().unwrap())
         .sum();
-    assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+    // They have six decimals each.
+    assert!((sum - 1.0).abs() < 1e-4, "{sum}");
     for tool in tools {
         assert_eq!(tool["shown"], true, "{tool}");
         assert_eq!(tool["shown_because"], "whole_list", "{tool}");
@@ -164,7 +165,7 @@ async fn an_operator_sees_what_a_session_did_what_it_is_shown_and_why() {
         let why = tool["why"].as_array().unwrap().iter();
         let parts: f64 = why.map(|term| term["value"].as_f64().unwrap()).sum();
         let score = tool["score"].as_f64().unwrap();
-        assert!((parts - score).abs() < 1e-6, "{parts} for {tool}");
+        assert!((parts - score).abs() < 1e-4, "{parts} for {tool}");
     }
 
     let work = predicted["session"].as_str().unwrap().to_owned();

@@ -69,6 +69,7 @@ async fn a_search_is_measured_with_and_without_an_encoder() {
         "mrr",
         "ndcg@10",
         "all@15",
+        "false_no_match",
         "rank_ms_p50",
         "rank_ms_p95",
         "encode_ms_p50",
@@ -98,6 +99,39 @@ async fn a_search_is_measured_with_and_without_an_encoder() {
     let place = Place::new(CATALOG, partly);
     let measured = place.measured(&["--encoder", "none", "--history", "leave-one-out"]);
     assert_eq!(measured.await["r@20"], 0.5);
+}
+
+const MEMORY: &str = r#"{"id":"create","server":"memory","name":"create_entities","description":"Create multiple new entities in the knowledge graph"}
+{"id":"observe","server":"memory","name":"add_observations","description":"Add new observations to existing entities in the knowledge graph"}
+{"id":"status","server":"git","name":"git_status","description":"Shows the working tree status"}
+"#;
+
+#[tokio::test]
+async fn a_query_that_means_a_tool_is_not_answered_with_no_match() {
+    let remember =
+        r#"{"query":"remember that Bob likes coffee","gold_any":[["create","observe"]]}"#;
+    let place = Place::new(MEMORY, remember);
+    let foreign = place.0.path().join("foreign.jsonl");
+    std::fs::write(
+        &foreign,
+        "{\"query\":\"zzz qqq\"}\n{\"query\":\"git status\"}\n",
+    )
+    .unwrap();
+    let foreign = foreign.display().to_string();
+    let none = ["--encoder", "none", "--foreign", &foreign];
+    let words = place.measured(&none).await;
+    assert_eq!(words["false_no_match"], 1.0, "no word speaks for a tool");
+    assert_eq!(words["missed_no_match"], 0.5);
+    let meaning = place.measured(&["--encoder", "embedded"]).await;
+    assert_eq!(meaning["false_no_match"], 0.0);
+    assert_eq!(meaning["hit@1"], 1.0);
+    assert_eq!(meaning["missed_no_match"], Value::Null);
+    std::fs::write(&foreign, "\n").unwrap();
+    let (code, said) = place.refused(&none).await;
+    assert!(
+        code != Some(0) && said.contains("there are no queries"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

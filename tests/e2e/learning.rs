@@ -160,7 +160,9 @@ async fn needed_after(line: &Line, tool: &str) -> Vec<Value> {
 #[tokio::test]
 async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_search() {
     let data_dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let mut line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+    // Nothing fits so well, so that nothing is named but what is needed next.
+    let finds_nothing = ("RIGLM__SEARCH__MIN_FIT", "1");
+    let mut line = line_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
     line.learned(0).await;
     for next in needed_after(&line, "tool-005").await {
         assert!(!next["reason"].to_string().contains("tool-005"), "{next}");
@@ -184,7 +186,7 @@ async fn a_hidden_tool_that_is_always_called_next_comes_with_the_answer_to_a_sea
     assert_eq!(line.riglm.stop().await, Some(0));
 
     // Nothing is learned again, and what was learned is there.
-    let line = line_with(data_dir.path(), "denylist", &[HIDES_IT]).await;
+    let line = line_with(data_dir.path(), "denylist", &[HIDES_IT, finds_nothing]).await;
     line.learned(0).await;
     let learned = line.health().await["prediction"]["learned_calls"].clone();
     assert!(learned.as_u64() <= Some(1), "{learned}");

@@ -3,6 +3,7 @@
 mod floods;
 mod places;
 mod rates;
+mod shares;
 
 use std::path::Path;
 

@@ -35,18 +35,36 @@ fn listing(name: &str) -> PathBuf {
 /// Starts the proxy in front of a server of code and one of a browser, and has a client list their
 /// tools.
 async fn line(more: &str) -> Line {
+    line_with("prediction", more, "true").await
+}
+
+/// Like [`line`], with another strategy, and something that the server of a browser does before it
+/// starts.
+async fn line_with(strategy: &str, more: &str, before: &str) -> Line {
     let odd = env!("CARGO_BIN_EXE_odd-server");
     let data = TempDir::new().unwrap();
     let mut toml = String::new();
     for (name, file) in [("serena", "code"), ("playwright", "browser")] {
         let listing = listing(file);
-        let command = json!([odd, "stdio", "--name", name, "--listing", listing]);
+        let start = if name == "playwright" { before } else { "true" };
+        let start = format!("{start} && exec \"$0\" \"$@\"");
+        let command = json!([
+            "sh",
+            "-c",
+            start,
+            odd,
+            "stdio",
+            "--name",
+            name,
+            "--listing",
+            listing
+        ]);
         let section = format!("[upstreams.{name}]\ncommand = {command}\n");
         toml += &section;
     }
     toml += more;
     let address = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &address];
+    let arguments = ["--strategy", strategy, "--control", &address];
     let options = Options {
         arguments: arguments.map(str::to_owned).to_vec(),
         ..Options::configured(&toml)
@@ -165,10 +183,7 @@ async fn the_tool_that_finds_symbols_is_recommended_for_finding_a_function() {
     assert_eq!(intent["access"], "read");
     let first = &found["tools"][0];
     let explanation = first["explanation"].as_str().unwrap();
-    assert!(
-        explanation.starts_with("Fits best what was asked (find"),
-        "{explanation}"
-    );
+    assert!(explanation.starts_with("Best match (find"), "{explanation}");
     let factors = first["factors"].as_object().unwrap();
     let weights = found["weights"].as_object().unwrap();
     let sum: f64 = (weights.iter())
@@ -222,14 +237,17 @@ async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
     let listed = line.client.request(&request("2", "tools/list")).await.text;
     assert!(listed.contains("\"recommend_tools\"") && listed.contains("\"rate_tool\""));
     let ask = json!({ "query": LOGIN, "limit": 5 });
+    line.client.set_header("x-riglm-session", "round 0");
     let asked = line.call("3", "recommend_tools", &ask).await;
     let answer = &asked["structuredContent"];
     assert_eq!(answer["tools"].as_array().unwrap().len(), 5, "{asked}");
     let text = asked["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("1. playwright__browser_"), "{text}");
-    // Three times the same way, and one of the tools fails now and then.
+    // Three work sessions go the same way, and one of the tools fails now and then.
     let steps = ["browser_navigate", "browser_fill_form", "browser_click"];
     for round in 0..3 {
+        let session = format!("round {round}");
+        line.client.set_header("x-riglm-session", &session);
         for (step, tool) in (0..).zip(steps) {
             let id = (10 + 10 * round + step).to_string();
             let arguments = json!({ "fail": round == 0 && step == 2 });
@@ -238,6 +256,7 @@ async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
             assert_eq!(result["isError"], round == 0 && step == 2);
         }
     }
+    line.client.set_header("x-riglm-session", "round 0");
     let rating = json!({
         "tool": "playwright__browser_fill_form", "rating": 5, "comment": "just right",
     });
@@ -297,18 +316,19 @@ async fn what_was_called_of_what_was_recommended_teaches_and_shows() {
     assert_eq!(form["after"][0]["support"], 3);
     let steps = form["workflow"]["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 3, "{form}");
+    assert_eq!(form["workflow"]["support"], 3);
     let explanation = form["explanation"].as_str().unwrap();
     assert!(
-        explanation.contains("3 of 3 calls went well"),
+        explanation.contains("3 of 3 calls succeeded"),
         "{explanation}"
     );
-    assert!(explanation.contains("rated 5.0 of 5 by 1"), "{explanation}");
+    assert!(explanation.contains("Rated 5.0 of 5 by 1"), "{explanation}");
     let click = tools
         .iter()
         .find(|tool| tool["name"] == "playwright__browser_click");
     let explanation = click.unwrap()["explanation"].as_str().unwrap();
     assert!(
-        explanation.contains("2 of 3 calls went well"),
+        explanation.contains("2 of 3 calls succeeded"),
         "{explanation}"
     );
 }
@@ -465,4 +485,77 @@ async fn what_is_excluded_for_a_client_is_not_recommended_to_it() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("what was excluded for the client is recommended to it: {replies:?}");
+}
+
+/// Returns the session that a client is in, as the control port knows it.
+fn session_of(client: &RawClient) -> String {
+    client.session_id().expect("the session has an identifier")
+}
+
+#[tokio::test]
+async fn a_session_whose_list_came_from_memory_is_helped_and_predicted_for() {
+    let line = line_with("prediction", "", "sleep 2").await;
+    let has_all = |list: &str| list.contains("find_symbol") && list.contains("browser_click");
+    for n in 0..200 {
+        let list = request(&format!("\"all {n}\""), "tools/list");
+        if has_all(&line.client.request(&list).await.text) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let second = RawClient::streamable(&line.riglm.url, Answers::default());
+    second.initialize(&initialize("0", "2025-11-25")).await;
+    let list = second.request(&request("1", "tools/list")).await.text;
+    assert!(has_all(&list), "{list}");
+    // Each session has a process of its own, which is up now.
+    let up = call("2", "playwright__browser_navigate", "{}");
+    let up = second.request(&up).await.text;
+    assert!(up.contains("\"result\""), "{up}");
+    let wrong = second.request(&call("3", "navigate_browser", "{}")).await;
+    assert!(
+        wrong.text.contains("playwright__browser_navigate"),
+        "{}",
+        wrong.text
+    );
+    // Who did not list at all has what its principal was shown in another session.
+    let third = RawClient::streamable(&line.riglm.url, Answers::default());
+    third.initialize(&initialize("0", "2025-11-25")).await;
+    for id in [session_of(&second), session_of(&third)] {
+        let path = format!("/predictions/{id}");
+        let predicted = line.operate(Method::GET, &path, &Value::Null).await;
+        assert_eq!(predicted.status, 200, "{}", predicted.body);
+        let predicted: Value = serde_json::from_str(&predicted.body).unwrap();
+        let tools = predicted["tools"].as_array().unwrap();
+        let sentences: Vec<&str> = (tools.iter())
+            .filter_map(|tool| tool["sentence"].as_str())
+            .collect();
+        assert!(
+            sentences
+                .iter()
+                .all(|sentence| sentence.contains("% likely"))
+        );
+        for tool in tools {
+            let decimals = tool["probability"].to_string();
+            let decimals = decimals.split_once('.').map_or("", |(_, after)| after);
+            assert!(decimals.len() <= 6 || decimals.contains('e'), "{tool}");
+        }
+        let asked = json!({ "query": LOGIN, "session": id });
+        assert!(!names(&line.recommended(&asked).await).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn tools_are_recommended_to_a_session_whose_lists_nobody_chooses() {
+    let line = line_with("none", "", "true").await;
+    let id = session_of(&line.client);
+    let asked = json!({ "query": LOGIN, "session": id });
+    assert!(!names(&line.recommended(&asked).await).is_empty());
+    let path = format!("/predictions/{id}");
+    let predicted = line.operate(Method::GET, &path, &Value::Null).await;
+    assert_eq!(predicted.status, 409);
+    assert!(
+        predicted.body.contains("filtering.strategy"),
+        "{}",
+        predicted.body
+    );
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use riglm_tests::answers::Answers;
-use riglm_tests::fixture::Transport;
+use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, cancelled, initialize, request};
+use riglm_tests::modern::Meta;
 use riglm_tests::riglm::{Line, Options, read_store, rows};
 use serde_json::Value;
 
@@ -72,6 +73,7 @@ async fn a_row_has_the_promised_keys_and_values() {
             "tool",
             "started_at",
             "duration_ms",
+            "wait_ms",
             "outcome",
             "sequence",
             "source",
@@ -89,6 +91,29 @@ async fn a_row_has_the_promised_keys_and_values() {
         .expect("a duration is a number");
     assert!((120.0..5_000.0).contains(&duration), "{duration}");
     assert_eq!(rows[0]["source"], "shown");
+}
+
+#[tokio::test]
+async fn the_time_until_a_process_is_up_is_no_part_of_the_duration_of_a_call() {
+    const START_MS: f64 = 2_000.0;
+    let program = env!("CARGO_BIN_EXE_odd-server");
+    let slow = format!("sleep 2 && exec {program} stdio");
+    let slow = Upstream::of_command(["sh", "-c", &slow].map(str::to_owned).to_vec());
+    let line = Line::modern(Transport::Streamable, &slow, &Options::default()).await;
+    for id in ["1", "2"] {
+        let call = Meta::default().call(id, "sleep", r#"{"ms":20}"#);
+        line.client.request(&call).await;
+    }
+    let rows = rows(line.data_dir.path(), &CALLS).await;
+    let times = |row: &Value| {
+        let time = |key: &str| row[key].as_f64().expect("a time is a number");
+        (time("wait_ms"), time("duration_ms"))
+    };
+    let (wait, duration) = times(&rows[0]);
+    assert!(wait >= START_MS, "{rows:?}");
+    assert!((20.0..wait).contains(&duration), "{rows:?}");
+    let (wait, duration) = times(&rows[1]);
+    assert!(wait < START_MS && duration >= 20.0, "{rows:?}");
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Clients that come and never say goodbye: what they leave behind goes away by itself.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::Upstream;
+use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::messages::{call, initialize};
 use riglm_tests::modern::Meta;
 use riglm_tests::process::{command_line, descendants, eventually, n_descriptors, resident_kib};
@@ -143,4 +144,157 @@ async fn two_hundred_clients_without_sessions_leave_nothing_behind() {
         visits(SESSIONS).await;
         assert_cleaned_up(&riglm, before).await;
     }
+}
+
+/// Opens many sessions, so many at a time, and leaves them. Returns how long opening each of them
+/// took, in order of length.
+async fn open_and_leave(riglm: &Riglm, n_sessions: usize, at_once: usize) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for batch in 0..n_sessions.div_ceil(at_once) {
+        let n_now = at_once.min(n_sessions - batch * at_once);
+        took.extend(futures_util::future::join_all((0..n_now).map(|_| open(riglm))).await);
+    }
+    took.sort_unstable();
+    took
+}
+
+/// Opens a session and leaves without a word. Returns how long opening took.
+async fn open(riglm: &Riglm) -> Duration {
+    let client = riglm.client(answers());
+    let start = Instant::now();
+    let delivery = client.send(&initialize("0", "2025-11-25")).await;
+    let took = start.elapsed();
+    assert_eq!(
+        delivery.status,
+        200,
+        "{}\n{}",
+        delivery.body,
+        riglm.process.output()
+    );
+    assert!(delivery.body.contains("\"result\""), "{}", delivery.body);
+    took
+}
+
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+/// Waits until all sessions have ended, and returns the memory that is used then.
+async fn memory_at_rest(riglm: &Riglm) -> u64 {
+    let quiet = eventually(CLEANED_UP, || {
+        let now = Footprint::of(riglm);
+        (now.descriptors < AT_REST).then_some(now)
+    });
+    quiet
+        .await
+        .expect("sessions that nobody closed have ended")
+        .memory_kib
+}
+
+#[tokio::test]
+async fn a_thousand_sessions_that_are_left_keep_nobody_from_an_http_upstream() {
+    let odd = Server::Odd(env!("CARGO_BIN_EXE_odd-server").into());
+    let server = odd.start(Transport::Streamable).await;
+    let url = server.url.clone().expect("it is reached over HTTP");
+    let configuration = format!(
+        "[upstreams.one]\nurl = \"{url}\"\n[limits]\nsessions = 4000\n\
+         sessions_per_principal = 4000\nidle_timeout = \"10s\"\n"
+    );
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let options = Options::configured(&configuration);
+    let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+    let pid = riglm.process.pid();
+    let start = Instant::now();
+    let took = open_and_leave(&riglm, 1_000, 50).await;
+    let (all, peak) = (start.elapsed(), resident_kib(pid));
+    let before = memory_at_rest(&riglm).await;
+    eprintln!(
+        "1000 sessions, 50 at once: {all:?} in all, median {:?}, p99 {:?}, memory {peak} KiB, \
+         {before} KiB when they had ended",
+        percentile(&took, 50),
+        percentile(&took, 99)
+    );
+    let start = Instant::now();
+    let took = open_and_leave(&riglm, 1_000, 1).await;
+    let (all, peak) = (start.elapsed(), resident_kib(pid));
+    let after = memory_at_rest(&riglm).await;
+    eprintln!(
+        "1000 sessions, one by one: {all:?} in all, median {:?}, p99 {:?}, memory {peak} KiB, \
+         {after} KiB when they had ended",
+        percentile(&took, 50),
+        percentile(&took, 99)
+    );
+    assert!(
+        after * 100 <= before * (100 + MEMORY_GROWTH),
+        "{before} KiB became {after} KiB"
+    );
+}
+
+#[tokio::test]
+async fn two_hundred_sessions_take_turns_at_sixteen_processes() {
+    const PROCESSES: usize = 16;
+    let program = env!("CARGO_BIN_EXE_odd-server");
+    let configuration = format!(
+        "[upstreams.one]\ncommand = [\"{program}\", \"stdio\"]\nmax_connections = {PROCESSES}\n\
+         [limits]\nidle_timeout = \"20s\"\nhandshake_timeout = \"2m\"\n"
+    );
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let options = Options::configured(&configuration);
+    let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+    let pid = riglm.process.pid();
+    let servers = || {
+        let all = descendants(pid).into_iter();
+        let is_server = |pid: &u32| {
+            let line = command_line(*pid);
+            line.contains("odd-server") && !line.contains("__guard")
+        };
+        all.filter(is_server).collect::<BTreeSet<u32>>()
+    };
+    let clients: Vec<RawClient> = (0..SESSIONS)
+        .map(|_| riglm.client(answers()).with_patience(CLEANED_UP))
+        .collect();
+    let start = Instant::now();
+    let visits = futures_util::future::join_all(clients.iter().map(async |client| {
+        client.initialize(&initialize("0", "2025-11-25")).await;
+        let answer = client
+            .request(&call("1", "echo", r#"{"text":"here"}"#))
+            .await;
+        assert!(answer.text.contains("here"), "{}", answer.text);
+    }));
+    tokio::pin!(visits);
+    let mut most = 0;
+    loop {
+        let pause = tokio::time::sleep(Duration::from_millis(20));
+        let is_over = tokio::select! {
+            _ = &mut visits => true,
+            () = pause => false,
+        };
+        most = most.max(servers().len());
+        if is_over {
+            break;
+        }
+    }
+    eprintln!(
+        "{SESSIONS} sessions, {most} processes at most: {:?}",
+        start.elapsed()
+    );
+    assert!(most <= PROCESSES, "{most} processes at once");
+    // Who had to make place is served again.
+    let start = Instant::now();
+    for client in &clients {
+        let answer = client
+            .request(&call("2", "echo", r#"{"text":"again"}"#))
+            .await;
+        assert!(answer.text.contains("again"), "{}", answer.text);
+    }
+    eprintln!("one call of each after that: {:?}", start.elapsed());
+    // Sessions are abandoned once nobody listens to them any more.
+    for client in &clients {
+        client.drop_streams();
+    }
+    let cleaned = eventually(CLEANED_UP, || servers().is_empty().then_some(())).await;
+    assert!(
+        cleaned.is_some(),
+        "processes of sessions that have ended stay"
+    );
 }

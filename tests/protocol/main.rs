@@ -21,6 +21,7 @@ mod rounds;
 mod search_tool;
 mod security;
 mod sessions;
+mod starting;
 mod transparency;
 mod upstream_failures;
 

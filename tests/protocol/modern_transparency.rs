@@ -6,7 +6,7 @@ use riglm_tests::modern::Meta;
 use riglm_tests::riglm::{Line, Options};
 use riglm_tests::transcript::Transcript;
 
-use crate::{modern_odd, modern_script};
+use crate::{modern_odd, modern_script, odd_with};
 
 async fn direct(server: &Server, transport: Transport) -> Transcript {
     let upstream = server.start(transport).await;
@@ -39,6 +39,21 @@ pairings! {
     stdio_client_with_http_server: Stdio, Streamable;
     http_client_with_stdio_server: Streamable, Stdio;
     http_client_with_http_server: Streamable, Streamable;
+}
+
+/// The specification has servers stream events; there are those that stream JSON as it is.
+#[tokio::test]
+async fn messages_in_a_body_of_json_are_relayed_as_they_come() {
+    let expected = direct(&modern_odd(), Transport::Streamable).await;
+    for framing in ["lines", "nothing"] {
+        let server = odd_with(&["--era", "modern", "--framing", framing]);
+        let started = server.start(Transport::Streamable).await;
+        let line = Line::modern(Transport::Streamable, &started, &Options::default()).await;
+        let seen = modern_script::everything().run(&line.client).await;
+        if let Some(difference) = expected.difference(&seen) {
+            panic!("{framing} between messages:\n{difference}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -17,5 +17,6 @@ mod streams;
 mod tools;
 
 pub use http_server::serve as serve_http;
+pub use outlet::Framing;
 pub use settings::{Era, Settings};
 pub use stdio_server::serve as serve_stdio;

@@ -91,7 +91,9 @@ pub async fn listening(process: &Process) -> Url {
         .line(START, "the address", |line| {
             let at = line.find("listening on http://")?;
             let rest = &line[at + "listening on ".len()..];
-            let url: Url = rest.split_whitespace().next()?.parse().ok()?;
+            // A log of JSON has it in quotes.
+            let end = |character: char| character.is_whitespace() || character == '"';
+            let url: Url = rest.split(end).next()?.parse().ok()?;
             url.path().starts_with("/mcp").then_some(url)
         })
         .await

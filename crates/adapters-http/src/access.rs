@@ -1,7 +1,7 @@
 //! Who may do what: bearer keys with scopes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -58,27 +58,34 @@ pub struct ControlKey {
     pub scopes: Vec<Scope>,
 }
 
-/// All keys of the control server. Without any nobody is let in.
+/// All keys of the control server, which may change while it runs; clones have the same keys. Without
+/// any nobody is let in.
 #[derive(Clone, Debug, Default)]
-pub struct ControlKeys(Arc<[ControlKey]>);
+pub struct ControlKeys(Arc<RwLock<Arc<[ControlKey]>>>);
 
 impl ControlKeys {
     /// Returns these keys.
     #[must_use]
     pub fn new(keys: Vec<ControlKey>) -> Self {
-        Self(keys.into())
+        Self(Arc::new(RwLock::new(keys.into())))
+    }
+
+    /// Puts other keys in the place of these. Requests that come from now on are judged by them.
+    pub fn replace(&self, keys: Vec<ControlKey>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys.into();
     }
 
     /// Returns the key that was presented. The time that it takes depends on the length of what
     /// was presented and on the number of keys, not on their content.
-    fn find(&self, presented: &str) -> Option<&ControlKey> {
+    fn find(&self, presented: &str) -> Option<ControlKey> {
+        let keys = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         let mut found = None;
-        for key in self.0.iter() {
+        for key in keys.iter() {
             if key.digest.is_of(presented) {
                 found = Some(key);
             }
         }
-        found
+        found.cloned()
     }
 }
 
@@ -114,6 +121,6 @@ pub(crate) async fn check(
         let detail = format!("this token lacks the scope {}", required.scope);
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
-    request.extensions_mut().insert(Actor(key.holder.clone()));
+    request.extensions_mut().insert(Actor(key.holder));
     next.run(request).await
 }

@@ -1,12 +1,13 @@
 //! The check of `Host` and `Origin` on every request, by the rules of the domain.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::uri::Authority;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use riglm_domain::admission::{Admission, NotAdmitted};
 
 use crate::problem::Problem;
@@ -17,12 +18,25 @@ pub(crate) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let detail = match checked(&admission, &request) {
-        Ok(()) => return next.run(request).await,
-        Err(NotAdmitted::Host) => "the host of this request is not allowed",
-        Err(NotAdmitted::Origin) => "the origin of this request is not allowed",
+    let Err(refused) = checked(&admission, &request) else {
+        return next.run(request).await;
     };
-    Problem::new(StatusCode::FORBIDDEN, detail).into_response()
+    let advice = refused.advice("control");
+    tell(&advice, request.headers());
+    Problem::new(StatusCode::FORBIDDEN, advice).into_response()
+}
+
+/// Logs a refusal: the first one for everybody to see, the others, which a peer can make many of, for
+/// who looks for them.
+fn tell(advice: &str, headers: &HeaderMap) {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let host = headers.get(header::HOST);
+    let origin = headers.get(header::ORIGIN);
+    if IS_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::debug!(?host, ?origin, "a request was refused: {advice}");
+    } else {
+        tracing::warn!(?host, ?origin, "a request was refused: {advice}");
+    }
 }
 
 fn checked(admission: &Admission, request: &Request) -> Result<(), NotAdmitted> {

@@ -155,6 +155,7 @@ fn call(n: u64, at: Timestamp) -> [Record; 2] {
             Outcome::Ok
         },
         duration_us: 500 + spread * 13,
+        wait_us: 0,
         response_bytes: 1_000,
         result: None,
     };

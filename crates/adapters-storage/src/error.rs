@@ -1,5 +1,6 @@
 //! From errors of the operating system and of the databases to [`StoreError`].
 
+use std::fmt;
 use std::path::Path;
 
 use riglm_ports::analytics::StoreError;
@@ -37,16 +38,36 @@ where
     }
 }
 
+/// An error of the driver that says once what went wrong: the driver repeats its causes, and names
+/// lines of the source of the server.
+#[derive(Debug)]
+pub(crate) struct Plain(pub(crate) sqlx::Error);
+
+impl fmt::Display for Plain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            sqlx::Error::Database(error) => f.write_str(error.message()),
+            sqlx::Error::Io(error) => error.fmt(f),
+            sqlx::Error::Tls(error) | sqlx::Error::Configuration(error) => error.fmt(f),
+            sqlx::Error::PoolTimedOut => f.write_str("all connections to the database are in use"),
+            error => error.fmt(f),
+        }
+    }
+}
+
+/// Its causes are in its text.
+impl std::error::Error for Plain {}
+
 /// Returns a function that wraps the error of a statement.
 pub(crate) fn doing(operation: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
     move |error| {
         if is_damage(&error) {
             StoreError::Damaged {
                 what: "the database".into(),
-                reason: error.to_string(),
+                reason: Plain(error).to_string(),
             }
         } else {
-            failing(operation)(error)
+            failing(operation)(Plain(error))
         }
     }
 }
@@ -57,10 +78,10 @@ pub(crate) fn opening_file(path: &Path) -> impl FnOnce(sqlx::Error) -> StoreErro
         if is_damage(&error) {
             StoreError::Damaged {
                 what: path.display().to_string(),
-                reason: error.to_string(),
+                reason: Plain(error).to_string(),
             }
         } else {
-            opening(path)(error)
+            opening(path)(Plain(error))
         }
     }
 }
@@ -95,10 +116,10 @@ pub(crate) fn opening_server(what: &str) -> impl FnOnce(sqlx::Error) -> StoreErr
         if code.is_some_and(|code| REFUSALS.contains(&code.as_ref())) {
             StoreError::Refused {
                 what: what.to_owned(),
-                reason: error.to_string(),
+                reason: Plain(error).to_string(),
             }
         } else {
-            opening_named(what.to_owned())(error)
+            opening_named(what.to_owned())(Plain(error))
         }
     }
 }

@@ -37,13 +37,35 @@ impl Inspection {
     }
 }
 
+/// Returns where the database would be, if nothing was recorded yet. Nothing is created.
+///
+/// # Errors
+///
+/// Returns [`StoreError::Open`] when the database cannot be looked at.
+pub async fn unused_place(
+    storage: &StorageConfig,
+    data_dir: &Path,
+) -> Result<Option<String>, StoreError> {
+    let spooled = spool::bytes(&spool_dir(data_dir)).map_err(failing("read the spool"))?;
+    match storage.backend {
+        Backend::Sqlite => {
+            let path = sqlite_path(storage, data_dir);
+            let is_there = path.try_exists().map_err(opening(&path))? || spooled > 0;
+            Ok((!is_there).then(|| path.display().to_string()))
+        }
+        Backend::Postgres => {
+            let (place, contents) = database::inspect_postgres(&storage.postgres).await?;
+            Ok((contents.version == 0 && spooled == 0).then_some(place))
+        }
+    }
+}
+
 /// Looks at the store. Nothing is created, migrated or carried to the database.
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Open`] when `data_dir` does not exist or the database cannot be read.
+/// Returns [`StoreError::Open`] when the database cannot be read.
 pub async fn inspect(storage: &StorageConfig, data_dir: &Path) -> Result<Inspection, StoreError> {
-    std::fs::read_dir(data_dir).map_err(opening(data_dir))?;
     let (place, contents) = match storage.backend {
         Backend::Sqlite => {
             let path = sqlite_path(storage, data_dir);

@@ -28,7 +28,7 @@ pub use config::{
 };
 pub use connect::{Storage, open, open_reader};
 pub use erase::{Erased, erase};
-pub use inspect::{Inspection, inspect, migrate};
+pub use inspect::{Inspection, inspect, migrate, unused_place};
 pub use key::{control_token, keyed_hasher};
 pub use spool::{SpoolJournal, SpoolOptions};
 pub use store::Store;

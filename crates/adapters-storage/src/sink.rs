@@ -68,6 +68,7 @@ fn unknown_end(id: InvocationId) -> InvocationEnd {
         id,
         outcome: Outcome::Unknown,
         duration_us: 0,
+        wait_us: 0,
         response_bytes: 0,
         result: None,
     }

@@ -51,8 +51,9 @@ async fn used(store: &Store) {
 async fn a_look_at_a_store_counts_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = StorageConfig::default();
-    let missing = inspect(&config, &dir.path().join("none")).await;
-    assert!(matches!(missing, Err(StoreError::Open { .. })));
+    let missing = inspect(&config, &dir.path().join("none")).await.unwrap();
+    assert_eq!((missing.schema_found, missing.n_sessions), (0, Some(0)));
+    assert!(!dir.path().join("none").exists());
 
     let empty = inspect(&config, dir.path()).await.unwrap();
     assert_eq!((empty.schema_found, empty.n_sessions), (0, Some(0)));

@@ -136,6 +136,9 @@ async fn assert_up_to_date(store: &Store) {
     let pairs = store.cooccurrences(None, None).await.unwrap();
     assert_eq!(pairs.len(), 7 * 6 / 2);
     assert!(pairs.iter().all(|pair| pair.count == N_SESSIONS));
+    let calls = store.invocations(&all, 1).await.unwrap();
+    let end = calls[0].end.as_ref().unwrap();
+    assert!(end.duration_us > 0 && end.wait_us == 0, "{end:?}");
     assert_eq!(store.check().await.unwrap(), []);
 }
 

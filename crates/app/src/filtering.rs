@@ -4,11 +4,13 @@
 //! whole lists ([`Lists`]): `policy` tells which policy a client has, `choosing` makes a choice of
 //! what is predicted or, where that cannot be, of what was frequent or of the default pool; an
 //! epoch keeps it (`scope`), and `rendering` makes of it what a client sees, after pins, bans and
-//! overrides (`marks`). What the operator wants may change at any time (`wanted`).
+//! overrides (`marks`). What the operator wants may change at any time (`wanted`). Tools that may not
+//! be called at all are in no list, whatever chooses it (`forbidden`).
 
 mod ask;
 mod choosing;
 mod epochs;
+mod forbidden;
 mod forecast;
 mod gating;
 mod lists;
@@ -34,6 +36,7 @@ use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
 pub use ask::{ListAsk, ListIntent};
+pub use forbidden::{ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, OverrideStores, Subject};
 pub use forecast::{ForecastTool, ListForecast, Placing};
 pub use lists::{ListStores, Lists, ListsParts};
 pub use options::{ClientRule, ListOptions, Pool};
@@ -46,6 +49,7 @@ pub struct ListFilter {
     /// Another one may take its place at any time; there is none or one from start to end.
     policy: Option<Arc<ArcSwap<Arc<dyn ListPolicy>>>>,
     lists: Option<Arc<Lists>>,
+    forbidden: Option<Arc<Forbidden>>,
 }
 
 impl ListFilter {
@@ -55,6 +59,7 @@ impl ListFilter {
         Self {
             policy: policy.map(|policy| Arc::new(ArcSwap::from_pointee(policy))),
             lists: None,
+            forbidden: None,
         }
     }
 
@@ -64,7 +69,29 @@ impl ListFilter {
         Self {
             policy: None,
             lists: Some(lists),
+            forbidden: None,
         }
+    }
+
+    /// Has calls of the tools that this knows refused, and no list have them.
+    #[must_use]
+    pub fn with_forbidden(self, forbidden: Arc<Forbidden>) -> Self {
+        Self {
+            forbidden: Some(forbidden),
+            ..self
+        }
+    }
+
+    /// Returns how often what is forbidden changed.
+    #[must_use]
+    pub fn forbid_revision(&self) -> u64 {
+        self.forbidden.as_ref().map_or(0, |all| all.revision())
+    }
+
+    /// Returns what knows which tools are forbidden to whom, while any is forbidden to anybody.
+    #[must_use]
+    pub fn forbidden(&self) -> Option<&Arc<Forbidden>> {
+        self.forbidden.as_ref().filter(|all| all.is_in_use())
     }
 
     /// Has another policy asked about pages from now on; without effect where none was before.

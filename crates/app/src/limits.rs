@@ -6,7 +6,7 @@ use serde::Deserialize;
 use validator::{Validate, ValidationError};
 
 /// The `limits` section of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Validate)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "deadlines_are_ordered"))]
 pub struct Limits {
@@ -44,6 +44,13 @@ pub struct Limits {
     /// The most sessions of one principal at once.
     #[validate(range(min = 1))]
     pub sessions_per_principal: usize,
+    /// The most bytes that messages may have in all which wait for clients over HTTP.
+    #[validate(range(min = 1_048_576))]
+    pub waiting_bytes: usize,
+    /// The part of all places (sessions, requests in flight, connections of an upstream, waiting
+    /// bytes) that one principal may have, where several may come.
+    #[validate(custom(function = "is_share"))]
+    pub principal_share: f64,
     /// The most messages of one principal in a second that are taken over HTTP; `None` for any number.
     #[validate(range(min = 1, max = 1_000))]
     pub requests_per_second: Option<u32>,
@@ -66,10 +73,37 @@ impl Default for Limits {
             in_flight_per_session: 1_024,
             sessions: 10_000,
             sessions_per_principal: 1_000,
+            waiting_bytes: 256 << 20,
+            principal_share: 0.5,
             requests_per_second: None,
             request_body_bytes: 4 << 20,
         }
     }
+}
+
+impl Limits {
+    /// Returns how many of so many places one principal may have, where several may come: at least one.
+    pub(crate) fn share_of(&self, n_places: usize) -> usize {
+        if n_places == usize::MAX {
+            return n_places; // As many as anybody wants.
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a number of places, which is checked to be one"
+        )]
+        let share = (n_places as f64 * self.principal_share) as usize;
+        share.clamp(1, n_places.max(1))
+    }
+}
+
+fn is_share(share: f64) -> Result<(), ValidationError> {
+    if share > 0.0 && share <= 1.0 {
+        return Ok(());
+    }
+    let message = "expected a share above 0 and at most 1";
+    Err(ValidationError::new("range").with_message(message.into()))
 }
 
 fn deadlines_are_ordered(limits: &Limits) -> Result<(), ValidationError> {
@@ -78,4 +112,52 @@ fn deadlines_are_ordered(limits: &Limits) -> Result<(), ValidationError> {
     }
     Err(ValidationError::new("order")
         .with_message("call_timeout must not be longer than call_timeout_max".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_part_of_all_places_and_never_none() {
+        let of = |n_places, principal_share| {
+            let limits = Limits {
+                principal_share,
+                ..Limits::default()
+            };
+            limits.share_of(n_places)
+        };
+        assert_eq!(of(4_096, 0.5), 2_048);
+        assert_eq!(of(3, 0.5), 1);
+        assert_eq!(of(1, 0.5), 1);
+        assert_eq!(of(10, 1.0), 10);
+        assert_eq!(of(usize::MAX, 0.5), usize::MAX);
+    }
+
+    #[test]
+    fn what_is_no_share_is_refused() {
+        for share in [0.0, -0.5, 1.01, f64::NAN, f64::INFINITY] {
+            assert!(is_share(share).is_err(), "{share}");
+        }
+        assert!(is_share(0.01).is_ok() && is_share(1.0).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_is_at_least_one_place_and_at_most_the_part_it_says(
+            n_places in 1_usize..1_000_000,
+            principal_share in 0.001_f64..=1.0,
+        ) {
+            let limits = Limits { principal_share, ..Limits::default() };
+            let share = limits.share_of(n_places);
+            prop_assert!(share >= 1 && share <= n_places);
+            #[expect(clippy::cast_precision_loss, reason = "numbers of places are small")]
+            let part = n_places as f64 * principal_share;
+            #[expect(clippy::cast_precision_loss, reason = "numbers of places are small")]
+            let share = share as f64;
+            prop_assert!(share <= part.max(1.0));
+        }
+    }
 }

@@ -11,6 +11,7 @@ use riglm_ports::analytics::{AuditTrail, OverrideRepository, StoreError};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 
+use crate::filtering::Forbidden;
 use crate::tracking::EntropySource;
 
 /// What an operator wants.
@@ -47,6 +48,7 @@ pub struct Overrides {
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
     entropy: EntropySource,
+    forbidden: Option<Arc<Forbidden>>,
 }
 
 impl Overrides {
@@ -64,6 +66,16 @@ impl Overrides {
             observer,
             clock,
             entropy: EntropySource::new(),
+            forbidden: None,
+        }
+    }
+
+    /// Has tools forbidden, or permitted again, as soon as that is decided.
+    #[must_use]
+    pub fn with_forbidden(self, forbidden: Arc<Forbidden>) -> Self {
+        Self {
+            forbidden: Some(forbidden),
+            ..self
         }
     }
 
@@ -94,6 +106,7 @@ impl Overrides {
         let detail = serde_json::to_string(&decided).ok();
         let audit = self.entry("override.create", decided.id, detail, actor, now);
         self.store.set_override(&decided, &audit).await?;
+        self.follow().await;
         self.observer.observe(&Event::OverrideChanged);
         Ok(decided)
     }
@@ -107,6 +120,7 @@ impl Overrides {
         let now = self.clock.now();
         let audit = self.entry("override.remove", id, None, actor, now);
         let was_there = self.store.remove_override(id, &audit).await?;
+        self.follow().await;
         if was_there {
             self.observer.observe(&Event::OverrideChanged);
         }
@@ -133,6 +147,16 @@ impl Overrides {
         limit: u32,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         self.trail.entries_before(before, limit).await
+    }
+
+    /// Has what forbids tools know what was decided. If it cannot be read now, that is tried again.
+    async fn follow(&self) {
+        let Some(forbidden) = &self.forbidden else {
+            return;
+        };
+        if let Err(error) = forbidden.read_again().await {
+            tracing::warn!("what is forbidden cannot be read now, and is soon: {error}");
+        }
     }
 
     fn entry(

@@ -12,7 +12,7 @@ pub(crate) use counting_budget::CountingBudget;
 pub(crate) use entropy::EntropySource;
 pub(crate) use recorder::micros;
 pub use recorder::{
-    CallDetails, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,
+    CallDetails, CallTimes, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,
     RecordingRefused, SearchDetails, SessionDetails,
 };
 pub use remembered_counts::RememberedCounts;

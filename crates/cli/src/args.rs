@@ -18,7 +18,7 @@ use riglm_domain::listing::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
-use crate::config::{Downstream, Overrides, UpstreamChoice};
+use crate::config::{Downstream, Overrides, UpstreamChoice, address};
 use crate::demo::DemoServer;
 
 pub use eval::{
@@ -120,7 +120,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub places: Places,
     /// Address of the MCP server [default: 127.0.0.1:8642]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// Serve one client over standard input and output instead
     #[arg(long, conflicts_with = "listen")]
@@ -129,7 +129,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub profile: Option<String>,
     /// Address of the control server, or off [default: 127.0.0.1:8643]
-    #[arg(long, value_name = "ADDR|off")]
+    #[arg(long, value_name = "ADDR|off", value_parser = control_address)]
     pub control: Option<ControlAddress>,
     /// An MCP server to proxy, by its URL; may be given several times
     #[arg(long, value_name = "URL")]
@@ -147,6 +147,14 @@ pub struct ServeArgs {
     /// The MCP server to proxy, as a program that speaks MCP over standard input and output
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "upstream")]
     pub command: Vec<String>,
+}
+
+/// Returns the address of the control server that a text names.
+fn control_address(text: &str) -> Result<ControlAddress, String> {
+    match text {
+        "off" => Ok(ControlAddress::Off),
+        text => address(text).map(ControlAddress::At),
+    }
 }
 
 impl ServeArgs {
@@ -245,7 +253,7 @@ pub struct CallsArgs {
     /// Only calls of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<SessionId>,
-    /// Only calls of this tool
+    /// Only calls of this tool, by its own name or the one that clients see
     #[arg(long, value_name = "NAME")]
     pub tool: Option<String>,
     /// The most calls to list; the newest ones are listed

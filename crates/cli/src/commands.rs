@@ -19,11 +19,16 @@ mod serve;
 mod sessions;
 mod table;
 mod tune;
+mod unused;
 
 use anyhow::Context;
+use serde_json::json;
 
-use crate::args::{Cli, Command};
-use crate::config::{Config, ConfigError, Overrides, Surroundings, Watch, load};
+use crate::args::{Cli, Command, DataCommand, ExperimentCommand};
+use crate::config::{Config, ConfigError, LogFormat, Overrides, Surroundings, Watch, load};
+use crate::output::write_json_remarks;
+
+use self::unused::{Empty, unless_unused};
 use crate::{demo as demo_servers, telemetry};
 
 /// Does what the command line asks for.
@@ -31,6 +36,7 @@ use crate::{demo as demo_servers, telemetry};
 /// # Errors
 ///
 /// Returns what went wrong; a [`ConfigError`] among the causes means wrong usage.
+#[expect(clippy::too_many_lines, reason = "one arm for each command")]
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     // Only a process that chose another provider before could make this fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -42,6 +48,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Config(command) => config::run(&command),
         Command::Serve(arguments) => {
             let mut watch = Watch::new(arguments.overrides(), Surroundings::of_process()?);
+            if watch.source().log_format() == LogFormat::Json {
+                write_json_remarks();
+            }
             let loaded = watch.load()?;
             loaded.config.upstreams()?;
             telemetry::start(&loaded.config.logging);
@@ -49,27 +58,64 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Sessions(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
-            wait_for(sessions::run(&config, &arguments))
+            let empty = Empty::of(arguments.json, &json!([]));
+            wait_for(unless_unused(
+                &config,
+                empty,
+                sessions::run(&config, &arguments),
+            ))
         }
         Command::Lists(arguments) => {
             let config = loaded(&arguments.store.places.overrides())?;
-            wait_for(lists::run(&config, &arguments))
+            let empty = Empty::of(arguments.store.json, &lists::empty(&arguments));
+            wait_for(unless_unused(
+                &config,
+                empty,
+                lists::run(&config, &arguments),
+            ))
         }
         Command::Recommend(arguments) => {
             let config = loaded(&arguments.store.places.overrides())?;
-            wait_for(recommend::run(&config, &arguments))
+            let empty = Empty::of(arguments.store.json, &recommend::empty());
+            wait_for(unless_unused(
+                &config,
+                empty,
+                recommend::run(&config, &arguments),
+            ))
         }
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
-            wait_for(calls::run(&config, &arguments))
+            let empty = if arguments.count {
+                Empty::Printed("0".into())
+            } else {
+                Empty::of(arguments.json, &json!([]))
+            };
+            wait_for(unless_unused(
+                &config,
+                empty,
+                calls::run(&config, &arguments),
+            ))
         }
         Command::Db(command) => {
             let config = loaded(&command.store().places.overrides())?;
-            wait_for(db::run(&config, &command))
+            match db::empty(&command) {
+                Some(empty) => wait_for(unless_unused(&config, empty, db::run(&config, &command))),
+                None => wait_for(db::run(&config, &command)),
+            }
         }
         Command::Experiment(command) => {
             let config = loaded(&command.store().places.overrides())?;
-            wait_for(experiment::run(&config, &command))
+            match &command {
+                ExperimentCommand::Status(_) => {
+                    let empty = Empty::of(command.store().json, &json!([]));
+                    wait_for(unless_unused(
+                        &config,
+                        empty,
+                        experiment::run(&config, &command),
+                    ))
+                }
+                ExperimentCommand::Stop(_) => wait_for(experiment::run(&config, &command)),
+            }
         }
         Command::Eval(command) => {
             let config = loaded(&command.places().overrides())?;
@@ -77,15 +123,37 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Replay(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
+            if arguments.input.from_store {
+                let empty = Empty::of(arguments.json, &replay::empty());
+                return wait_for(unless_unused(
+                    &config,
+                    empty,
+                    replay::run(&config, &arguments),
+                ));
+            }
             wait_for(replay::run(&config, &arguments))
         }
         Command::Tune(arguments) => {
             let config = loaded(&arguments.store.places.overrides())?;
-            wait_for(tune::run(&config, &arguments))
+            if arguments.rollback.is_some() {
+                return wait_for(tune::run(&config, &arguments));
+            }
+            let empty = Empty::of(arguments.store.json, &tune::empty(&arguments));
+            wait_for(unless_unused(
+                &config,
+                empty,
+                tune::run(&config, &arguments),
+            ))
         }
         Command::Data(command) => {
             let config = loaded(&command.store().places.overrides())?;
-            wait_for(data::run(&config, &command))
+            match &command {
+                DataCommand::Export(_) => {
+                    let work = data::run(&config, &command);
+                    wait_for(unless_unused(&config, Empty::Remarked, work))
+                }
+                DataCommand::Delete(_) => wait_for(data::run(&config, &command)),
+            }
         }
         Command::Model(command) => {
             let config = loaded(&command.store().places.overrides())?;

@@ -4,6 +4,7 @@ mod control;
 mod experiments;
 mod fingerprint;
 mod followers;
+mod keys;
 mod learning;
 mod lists;
 mod recommend;
@@ -29,7 +30,7 @@ use riglm_adapters_storage::{NoJournal, RecordingConfig, RecordingMode, Storage,
 use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
 use riglm_app::experiments::Experiments;
-use riglm_app::filtering::ListFilter;
+use riglm_app::filtering::{Forbidden, ListFilter};
 use riglm_app::intent::Intents;
 use riglm_app::proxy::{MetaTools, Proxy, ProxyParts, Upstream};
 use riglm_app::settings::{Settings, SettingsTrail};
@@ -40,7 +41,6 @@ use riglm_domain::admission::Admission;
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{Entropy, RunId, ToolName};
 use riglm_ports::analytics::{AuditTrail, Journal};
-use riglm_ports::authenticator::{Authenticator, Unauthenticated};
 use riglm_ports::clock::Clock;
 use riglm_ports::token_counter::TokenCounter;
 use riglm_ports::tracer::Tracer;
@@ -48,12 +48,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, KeyRing, LoggingConfig};
+use crate::config::{Config, LoggingConfig};
 use control::{ControlSources, start_control};
 use experiments::experiments_from;
 use followers::Followers;
+use keys::Keys;
 use learning::learning_from;
-use lists::filter_from;
+use lists::{filter_from, forbidden_from};
 use recommend::recommender_from;
 pub use recommend::recommender_over;
 pub use reload::Following;
@@ -75,6 +76,7 @@ pub struct Core {
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
     traces: Option<Arc<OtlpTracer>>,
+    keys: Arc<Keys>,
     stop: CancellationToken,
     /// Cancelled when the sessions have ended: until then operators see what goes on.
     operating: CancellationToken,
@@ -87,6 +89,10 @@ pub struct Core {
 /// # Errors
 ///
 /// Returns what could not be opened or is configured in a way that cannot work.
+#[expect(
+    clippy::too_many_lines,
+    reason = "the composition root reads from top to bottom"
+)]
 pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Result<Core> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let run = RunId::new(clock.now(), entropy()?);
@@ -105,7 +111,9 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let around = || (Arc::clone(&clock), telemetry.observer());
     let search = search_from(config, storage.as_ref(), learned, around())?;
     expect(&telemetry, &current);
+    let forbidden = forbidden_from(config, storage.as_ref(), Arc::clone(&clock)).await;
     let filter = filter_from(config, storage.as_ref(), learned, around());
+    let filter = filter.with_forbidden(Arc::clone(&forbidden));
     let (stop, operating) = (CancellationToken::new(), CancellationToken::new());
     let tasks = TaskTracker::new();
     let weights = weights_from(config, storage.as_deref(), &clock, (&stop, &tasks));
@@ -142,14 +150,18 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     };
     let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
     let retention = start_retention(config, storage.as_deref(), &clock, (&stop, &tasks));
-    start_watching(&proxy, &filter, experiments, (&stop, &tasks));
+    start_watching(&proxy, (&filter, &forbidden), experiments, (&stop, &tasks));
     if let Some(learning) = learning {
         tasks.spawn(learning.run(stop.clone()));
     }
+    let keys = Arc::new(Keys::new(config)?);
+    tasks.spawn(Arc::clone(&keys).keep_watch(stop.clone()));
     let followers = Followers {
+        keys: Arc::clone(&keys),
         proxy: Arc::clone(&proxy),
         upstreams: Arc::clone(&upstreams),
         filter,
+        forbidden: Arc::clone(&forbidden),
         next_tools: next_tools.clone(),
         intents,
         recommender,
@@ -168,12 +180,14 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         storage: storage.as_ref(),
         search,
         next_tools,
+        forbidden,
         recorder: &recorder,
         telemetry: &telemetry,
         stop: &operating,
         settings,
+        keys: &keys,
     };
-    let parts = parts.into_parts(config)?;
+    let parts = parts.into_parts(config);
     start_control(&config.control, parts, &operating, &tasks).await?;
     Ok(Core {
         proxy,
@@ -181,6 +195,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         storage,
         recorder,
         traces,
+        keys,
         stop,
         operating,
         tasks,
@@ -217,13 +232,14 @@ fn token_counter() -> Arc<dyn TokenCounter> {
 /// processes change.
 fn start_watching(
     proxy: &Arc<Proxy>,
-    filter: &ListFilter,
+    (filter, forbidden): (&ListFilter, &Arc<Forbidden>),
     experiments: Option<Arc<Experiments>>,
     (stop, tasks): (&CancellationToken, &TaskTracker),
 ) {
     let watched = Arc::clone(proxy);
     let watch = async move { watched.keep_watch().await };
     tasks.spawn(stop.clone().run_until_cancelled_owned(watch));
+    tasks.spawn(Arc::clone(forbidden).keep_watch(stop.clone()));
     if let Some(lists) = filter.lists() {
         tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
@@ -284,10 +300,11 @@ pub struct Running {
 /// Returns what [`build`] returns, and that the address cannot be bound.
 pub async fn start(config: Config, following: Option<Following>) -> anyhow::Result<Running> {
     let core = Box::pin(build(&config, following)).await?;
+    core.proxy.expect_principals(config.keys.n_principals());
     let options = HttpOptions {
         address: config.listen.address,
         admission: admission_from(&config.listen),
-        authenticator: authenticator_from(config.keys),
+        authenticator: core.keys.clients(),
         profiles: config.profiles.into_keys().collect(),
     };
     let bound = HttpServer::bind(Arc::clone(&core.proxy), options).await;
@@ -458,14 +475,6 @@ fn admission_from(listen: &ListenConfig) -> Admission {
     let mut hosts = listen.allowed_hosts.clone();
     hosts.push(listen.address.to_string());
     Admission::new(&hosts, &listen.allowed_origins)
-}
-
-fn authenticator_from(keys: KeyRing) -> Arc<dyn Authenticator> {
-    if keys.is_empty() {
-        Arc::new(Unauthenticated)
-    } else {
-        Arc::new(keys)
-    }
 }
 
 /// Returns the guard of child processes: this program again, in a role of its own.

@@ -22,6 +22,7 @@ mod safeguards;
 mod search;
 mod show;
 mod source;
+mod spellings;
 mod surroundings;
 mod telemetry;
 mod tree;
@@ -31,6 +32,16 @@ mod tuning_file;
 mod upstreams;
 mod validation;
 mod watch;
+
+/// Returns the form that the log is to have where the command line, which might name another file,
+/// cannot be read.
+#[must_use]
+pub fn log_format() -> LogFormat {
+    let surroundings = Surroundings::of_process();
+    surroundings.map_or(LogFormat::Pretty, |surroundings| {
+        ConfigSource::new(Overrides::default(), surroundings).log_format()
+    })
+}
 
 pub use auth::{AuthConfig, KeyError, KeyRing};
 pub use environment::Environment;
@@ -52,6 +63,7 @@ pub use safeguards::{
 pub use search::{ExpansionConfig, NotesConfig, RerankBy, RerankConfig, SearchConfig};
 pub use show::{Shown, show};
 pub use source::{ConfigSource, TuningUse};
+pub use spellings::address;
 pub use surroundings::Surroundings;
 pub use telemetry::{OtlpConfig, ReceiverHeaders, TelemetryConfig};
 pub use tuning_file::{Prepared, TuningDocument, TuningFile, TuningLock};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use riglm_adapters_mcp::upstream::{LoginError, UpstreamConfigError};
 use riglm_adapters_prediction::encoder::EncoderConfigError;
 
-use crate::config::ConfigError;
-use crate::output::{note, printable};
+use crate::config::{self, ConfigError, LogFormat};
+use crate::output::{failure, printable, write_json_remarks};
 
 /// Wrong usage or configuration, as clap has it too.
 const WRONG_USAGE: u8 = 2;
@@ -17,11 +17,31 @@ const WRONG_USAGE: u8 = 2;
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
+/// Writes what the command line is refused with, or the help that it asks for, and returns the exit
+/// code.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody reads what cannot be written.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let is_serve = std::env::args_os()
+        .nth(1)
+        .is_some_and(|command| command == "serve");
+    if is_serve && config::log_format() == LogFormat::Json {
+        write_json_remarks();
+        failure(error.to_string().trim_end());
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(WRONG_USAGE)
+}
+
 /// Writes an error with its causes to standard error, and returns the exit code that it stands
 /// for.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     for line in format!("{error:#}").lines() {
-        note(&printable(line));
+        failure(&printable(line));
     }
     code_of(error)
 }

@@ -12,8 +12,10 @@ use riglm_cli::{commands, exit};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Wrong usage ends the process here, with exit code 2.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::refuse(&error),
+    };
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error),

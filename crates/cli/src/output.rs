@@ -1,7 +1,12 @@
 //! Results on standard output, and text that is safe to print.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use riglm_app::clock::SystemClock;
+use riglm_ports::clock::Clock as _;
 
 /// Writes `text` and a line feed to standard output. A reader that has gone away is no error: it
 /// has seen what it wanted to see.
@@ -21,10 +26,51 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Whether remarks are written as JSON.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Has everything that is written to standard error from now on be one JSON object a line, in the
+/// form of the lines of the log; panics too.
+pub fn write_json_remarks() {
+    IS_JSON.store(true, Ordering::Relaxed);
+    std::panic::set_hook(Box::new(|panic| {
+        let mut text = panic.to_string();
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n{backtrace}");
+        }
+        failure(&text);
+    }));
+}
+
 /// Writes a remark to standard error.
 pub fn note(text: &str) {
+    remark("INFO", text);
+}
+
+/// Writes to standard error what went wrong.
+pub fn failure(text: &str) {
+    remark("ERROR", text);
+}
+
+fn remark(level: &str, text: &str) {
     // Without a standard error there is nobody to tell.
-    let _ = writeln!(io::stderr(), "riglm: {text}");
+    let _ = if IS_JSON.load(Ordering::Relaxed) {
+        writeln!(io::stderr(), "{}", json_line(level, text))
+    } else {
+        writeln!(io::stderr(), "riglm: {text}")
+    };
+}
+
+/// Returns a line of the log in its JSON form.
+fn json_line(level: &str, text: &str) -> serde_json::Value {
+    serde_json::json!({
+        "timestamp": SystemClock.now(),
+        "level": level,
+        "fields": {"message": text},
+        "target": "riglm",
+    })
 }
 
 /// Returns `text` with every character escaped that would act on a terminal instead of being

@@ -222,6 +222,27 @@ fn wrong_usage_and_configuration_end_with_2_and_say_why() {
 }
 
 #[test]
+fn config_check_names_keys_of_upstreams_without_effect() {
+    let directory = temporary();
+    let text = "[upstreams.web]\nurl = \"http://a\"\nmax_connections = 3\n\
+                [upstreams.plain]\nurl = \"http://b\"\n\
+                [upstreams.local]\ncommand = [\"c\"]\nmax_connections = 3\n";
+    std::fs::write(directory.path().join("three.toml"), text).unwrap();
+    let output = riglm(
+        directory.path(),
+        &["config", "check", "--config", "three.toml"],
+        "",
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let notes = stderr(&output);
+    assert!(
+        notes.contains("upstream web: max_connections has no effect"),
+        "{notes}"
+    );
+    assert_eq!(notes.matches("has no effect").count(), 1, "{notes}");
+}
+
+#[test]
 fn variables_of_the_environment_take_part() {
     let directory = temporary();
     std::fs::write(directory.path().join("mine.yaml"), "limits: {sessions: 5}").unwrap();
@@ -247,11 +268,19 @@ fn variables_of_the_environment_take_part() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_a_failure() {
+fn before_the_first_start_commands_say_that_nothing_is_recorded_and_where_they_looked() {
     let directory = temporary();
     let output = riglm(directory.path(), &["calls", "--data-dir", "none"], "");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("none"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = format!("{}{}", stdout(&output), stderr(&output));
+    assert!(said.contains("nothing is recorded yet"), "{said}");
+    assert!(said.contains("none"), "{said}");
+    let json = riglm(
+        directory.path(),
+        &["calls", "--json", "--data-dir", "none"],
+        "",
+    );
+    assert_eq!((json.status.code(), stdout(&json).trim()), (Some(0), "[]"));
     assert!(!directory.path().join("none").exists());
 }
 

@@ -1,11 +1,10 @@
 //! The tokens of calls, counted with the vocabulary that the program has.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_app::clock::SystemClock;
-use riglm_app::tracking::{CallDetails, Recorder, RecorderOptions};
+use riglm_app::tracking::{CallDetails, CallTimes, Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::id::{RunId, SessionId, UpstreamName};
 use riglm_domain::invocation::{InvocationSummary, Outcome, TokenSize, ToolSource};
@@ -46,7 +45,7 @@ async fn recorded(arguments: Option<&str>, result: Option<&str>) -> InvocationSu
     let id = recorder.call_opened(details).await.expect("it is recorded");
     let response = (40, result);
     recorder
-        .call_closed(id, Outcome::Ok, Duration::ZERO, response)
+        .call_closed(id, Outcome::Ok, CallTimes::default(), response)
         .await;
     recorder.close().await;
     let filter = InvocationFilter::default();

@@ -26,6 +26,23 @@ pub enum NotAdmitted {
     Origin,
 }
 
+impl NotAdmitted {
+    /// Returns the configuration key, below that of the server, that could let the request in.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Host => "allowed_hosts",
+            Self::Origin => "allowed_origins",
+        }
+    }
+
+    /// Returns the refusal with what could be done about it on the server of a configuration section.
+    #[must_use]
+    pub fn advice(self, section: &str) -> String {
+        format!("{self}: see {section}.{} in the configuration", self.key())
+    }
+}
+
 impl Admission {
     /// Returns an admission that also knows these hosts (`name` or `name:port`) and these origins
     /// (`scheme://host[:port]`), compared without case.

@@ -100,6 +100,8 @@ pub enum ToolSource {
     Found,
     /// The tool was hidden from the client's list and called by its name.
     Hidden,
+    /// No list of its upstream has such a tool.
+    Unlisted,
 }
 
 impl ToolSource {
@@ -110,13 +112,14 @@ impl ToolSource {
             Self::Shown => "shown",
             Self::Found => "found",
             Self::Hidden => "hidden",
+            Self::Unlisted => "unlisted",
         }
     }
 
     /// Returns the source with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Shown, Self::Found, Self::Hidden]
+        [Self::Shown, Self::Found, Self::Hidden, Self::Unlisted]
             .into_iter()
             .find(|source| source.as_str() == name)
     }
@@ -171,8 +174,14 @@ pub struct InvocationEnd {
     pub id: InvocationId,
     /// How it ended.
     pub outcome: Outcome,
-    /// Time from receipt of the request to receipt of the answer, in microseconds.
+    /// How long the upstream took, in microseconds: from the moment at which it was handed the call
+    /// over a connection that was up, to the receipt of its answer. 0 for a call that never came so
+    /// far.
     pub duration_us: u64,
+    /// How long the call waited before that, in microseconds: from its receipt, mostly for a
+    /// connection to be made or a process to start.
+    #[serde(default)]
+    pub wait_us: u64,
     /// Size of the answer message in bytes; 0 without an answer.
     pub response_bytes: u64,
     /// The result as JSON text with secrets removed, when the operator asked for it.

@@ -72,3 +72,20 @@ pub enum Record {
         noticed_at: Timestamp,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_call_that_an_older_version_wrote_is_read() {
+        let line = concat!(
+            r#"{"record":"call_closed","id":"019b7ca9-8f2e-7101-8101-010101010101","#,
+            r#""outcome":"ok","duration_us":2003000,"response_bytes":7}"#
+        );
+        let Record::CallClosed(end) = serde_json::from_str(line).unwrap() else {
+            panic!("it is another record");
+        };
+        assert_eq!((end.duration_us, end.wait_us), (2_003_000, 0));
+    }
+}

@@ -18,6 +18,8 @@ pub enum OverrideAction {
     Exclude,
     /// It is shown first.
     Pin,
+    /// It is not shown, and its calls are refused.
+    Forbid,
 }
 
 impl OverrideAction {
@@ -28,13 +30,14 @@ impl OverrideAction {
             Self::Include => "include",
             Self::Exclude => "exclude",
             Self::Pin => "pin",
+            Self::Forbid => "forbid",
         }
     }
 
     /// Returns the action with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Include, Self::Exclude, Self::Pin]
+        [Self::Include, Self::Exclude, Self::Pin, Self::Forbid]
             .into_iter()
             .find(|action| action.as_str() == name)
     }

@@ -156,6 +156,9 @@ pub struct RequestEnded<'a> {
     /// The part of that in which it was with the upstream; `None` where that is not known, because the
     /// proxy asked in its place.
     pub with_upstream: Option<Duration>,
+    /// How long the upstream took from the moment at which it had the request: without what came before,
+    /// such as connecting to it. Zero where it never had it.
+    pub duration: Duration,
 }
 
 /// A call, and the list that the client saw when it was made.

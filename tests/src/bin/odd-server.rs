@@ -1,5 +1,5 @@
 //! The unusual server as a program: `odd-server stdio|http [--era legacy|modern|dual] [--tools N]
-//! [--delay MS] [--name NAME] [--changes FILE]`.
+//! [--delay MS] [--name NAME] [--changes FILE] [--gate FILE]`.
 //!
 //! Over HTTP it prints `listening on http://127.0.0.1:PORT` to standard error and serves `/mcp`,
 //! `/stats` and, unless it is modern alone, `/sse` with `/messages`.
@@ -19,6 +19,7 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    settings.pass_gate().await;
     match transport.as_str() {
         "stdio" => odd::serve_stdio(settings).await,
         "http" => {
@@ -29,7 +30,7 @@ async fn main() -> ExitCode {
         }
         _ => {
             eprintln!(
-                "usage: odd-server stdio|http [--era legacy|modern|dual] [--tools N] [--delay MS] [--name NAME] [--changes FILE]"
+                "usage: odd-server stdio|http [--era legacy|modern|dual] [--tools N] [--delay MS] [--name NAME] [--changes FILE] [--gate FILE]"
             );
             return ExitCode::from(2);
         }

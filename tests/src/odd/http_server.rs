@@ -210,11 +210,20 @@ async fn json_body(id: &str, mut events: mpsc::Receiver<Bytes>) -> Response {
 
 /// Answers with events until their sender is dropped.
 pub(super) fn event_stream(id: Option<&str>, events: mpsc::Receiver<Bytes>) -> Response {
+    stream_of("text/event-stream", id, events)
+}
+
+/// Answers with a body of this type until the sender of its parts is dropped.
+pub(super) fn stream_of(
+    content_type: &str,
+    id: Option<&str>,
+    events: mpsc::Receiver<Bytes>,
+) -> Response {
     let body = stream::unfold(events, |mut events| async move {
         let event = events.recv().await?;
         Some((Ok::<_, io::Error>(event), events))
     });
-    let mut response = Response::builder().header("content-type", "text/event-stream");
+    let mut response = Response::builder().header("content-type", content_type);
     if let Some(id) = id {
         response = response.header("mcp-session-id", id);
     }

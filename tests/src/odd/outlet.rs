@@ -26,12 +26,15 @@ pub(super) enum Outlet {
 }
 
 /// How a pipe separates messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Framing {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
     /// A line each.
     Lines,
     /// An event each.
+    #[default]
     Events,
+    /// Nothing: one follows the other.
+    Nothing,
 }
 
 impl Outlet {
@@ -78,6 +81,7 @@ impl Framing {
             ]
             .concat()
             .into(),
+            Self::Nothing => Bytes::copy_from_slice(bytes),
         }
     }
 }

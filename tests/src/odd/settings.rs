@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::outlet::Framing;
+
 /// Which revisions are spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Era {
@@ -28,8 +30,13 @@ pub struct Settings {
     pub name: String,
     /// `--listing FILE`: a plain server lists the definitions of that file, a JSON array.
     pub listing: Option<String>,
+    /// `--framing events|lines|nothing`: what separates the messages that answer a POST of
+    /// revision 2026-07-28; all but events are a body of `application/json`.
+    pub framing: Framing,
     /// `--changes FILE`: where that file is, the plain tools are other ones.
     pub changes: Option<PathBuf>,
+    /// `--gate FILE`: the server starts to serve once that file exists.
+    pub gate: Option<PathBuf>,
 }
 
 impl Settings {
@@ -56,6 +63,9 @@ impl Settings {
                 ("--era", "legacy") => settings.era = Era::Legacy,
                 ("--era", "modern") => settings.era = Era::Modern,
                 ("--era", "dual") => settings.era = Era::Dual,
+                ("--framing", "events") => settings.framing = Framing::Events,
+                ("--framing", "lines") => settings.framing = Framing::Lines,
+                ("--framing", "nothing") => settings.framing = Framing::Nothing,
                 ("--tools", _) => settings.n_tools = Some(number()?),
                 ("--delay", _) => {
                     settings.delay = Duration::from_millis(u64::try_from(number()?).unwrap_or(0));
@@ -68,10 +78,20 @@ impl Settings {
                     settings.n_tools = settings.n_tools.or(Some(0));
                 }
                 ("--changes", _) => settings.changes = Some(value.into()),
+                ("--gate", _) => settings.gate = Some(value.into()),
                 _ => return Err(format!("{key} {value} is not understood")),
             }
         }
         Ok(settings)
+    }
+
+    /// Waits until the server may start to serve.
+    pub async fn pass_gate(&self) {
+        while let Some(gate) = &self.gate
+            && !gate.exists()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Holds an answer back for as long as this server takes.

@@ -46,7 +46,7 @@ pub(crate) struct NewOverride {
     reason: Option<String>,
 }
 
-/// What becomes of a tool: it is shown, not shown, or shown first.
+/// What becomes of a tool: it is shown, not shown, shown first, or may not be called.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it describes values, which the domain has")]
@@ -54,6 +54,7 @@ enum ActionName {
     Include,
     Exclude,
     Pin,
+    Forbid,
 }
 
 /// For whom a decision holds.

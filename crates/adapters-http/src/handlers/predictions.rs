@@ -65,18 +65,18 @@ pub(crate) struct PredictedTool {
     name: String,
     /// The upstream.
     upstream: String,
-    /// The natural logarithm of the probability.
+    /// The natural logarithm of the probability, with six decimals.
     score: f64,
-    /// The probability that it is called next.
+    /// The probability that it is called next, with six decimals.
     probability: f64,
     /// Whether the list has it.
     shown: bool,
     /// Why the list has it or leaves it out: `pinned`, `included`, `excluded` (by the operator),
     /// `whole_list`, `chosen`, `not_chosen`, `not_listed` (no list was shown yet).
     shown_because: &'static str,
-    /// What the score is the sum of.
+    /// What the score is the sum of. Parts that add nothing, with six decimals, are left out.
     why: Vec<Term>,
-    /// The strongest reasons in words.
+    /// How likely it is, the strongest reasons in words, and the parts of the score that raise it most.
     sentence: String,
 }
 
@@ -99,7 +99,7 @@ impl From<SessionForecast> for PredictionView {
             },
             policy: forecast.policy.as_str(),
             epoch: forecast.epoch,
-            mass: forecast.mass,
+            mass: rounded(forecast.mass),
             band: match forecast.band {
                 Band::ShowAll => "show_all",
                 Band::SearchProminent => "search_prominent",
@@ -117,7 +117,8 @@ impl From<ForecastTool> for PredictedTool {
             Some(explanation) => {
                 let mut terms = Vec::new();
                 flatten(&explanation.score, "", &mut terms);
-                (terms, explanation.sentence)
+                let sentence = sentence(tool.probability, &explanation.sentence, &terms);
+                (terms, sentence)
             }
             None => (Vec::new(), String::new()),
         };
@@ -125,14 +126,51 @@ impl From<ForecastTool> for PredictedTool {
             upstream: tool.tool.upstream.as_str().into(),
             name: tool.name,
             // What cannot happen has no logarithm that JSON could write.
-            score: tool.probability.max(f64::MIN_POSITIVE).ln(),
-            probability: tool.probability,
+            score: rounded(tool.probability.max(f64::MIN_POSITIVE).ln()),
+            probability: rounded(tool.probability),
             shown: tool.is_shown,
             shown_because: tool.placing.as_str(),
             why,
             sentence,
         }
     }
+}
+
+/// The parts of a score that say what the tool has ahead of others.
+const COMPARED: [&str; 2] = ["experts.", "features."];
+/// How many of them a sentence names.
+const N_NAMED: usize = 2;
+
+/// Returns what is said of a tool: two of which the same speaks differ in how much it speaks.
+fn sentence(probability: f64, reasons: &str, terms: &[Term]) -> String {
+    let compared = |term: &&Term| COMPARED.iter().any(|group| term.term.starts_with(group));
+    let mut raising: Vec<&Term> = (terms.iter())
+        .filter(compared)
+        .filter(|term| term.value >= 0.005)
+        .collect();
+    raising.sort_by(|a, b| b.value.total_cmp(&a.value));
+    let named: Vec<String> = (raising.iter().take(N_NAMED))
+        .map(|term| {
+            let name = term.term.rsplit('.').next().unwrap_or_default();
+            format!("{name} +{:.2}", term.value)
+        })
+        .collect();
+    let percent = rounded(100.0 * probability);
+    let percent = if percent < 0.01 {
+        "below 0.01 %".to_owned()
+    } else {
+        format!("{percent:.2} %")
+    };
+    if named.is_empty() {
+        format!("{percent} likely: {reasons}")
+    } else {
+        format!("{percent} likely: {reasons} ({})", named.join(", "))
+    }
+}
+
+/// Returns a number with six decimals.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 /// Adds the parts of a score that are no sums themselves.
@@ -144,12 +182,10 @@ fn flatten(term: &ScoreTerm, above: &str, terms: &mut Vec<Term>) {
             format!("{above}.{}", part.name)
         };
         if part.parts.is_empty() {
-            let value = if part.value.is_finite() {
-                part.value
-            } else {
-                0.0
-            };
-            terms.push(Term { term: name, value });
+            let value = rounded(part.value);
+            if value.is_finite() && value != 0.0 {
+                terms.push(Term { term: name, value });
+            }
         } else {
             flatten(part, &name, terms);
         }
@@ -182,5 +218,71 @@ pub(crate) async fn show(
             Problem::new(StatusCode::NOT_FOUND, error.to_string()).into_response()
         }
         Err(error) => Problem::new(StatusCode::CONFLICT, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &'static str, value: f64, parts: Vec<ScoreTerm>) -> ScoreTerm {
+        ScoreTerm { name, value, parts }
+    }
+
+    fn tool(probability: f64, recency: f64) -> PredictedTool {
+        let experts = vec![
+            part("recency", recency, Vec::new()),
+            part("text", 0.000_000_2, Vec::new()),
+            part("time", f64::NEG_INFINITY, Vec::new()),
+        ];
+        let score = part(
+            "score",
+            probability.ln(),
+            vec![
+                part("chance", probability.ln() - recency, Vec::new()),
+                part("experts", recency, experts),
+            ],
+        );
+        ForecastTool {
+            name: "read".into(),
+            tool: serde_json::from_value(serde_json::json!({ "upstream": "u", "tool": "read" }))
+                .unwrap(),
+            probability,
+            is_shown: true,
+            placing: riglm_app::filtering::Placing::Whole,
+            explanation: Some(riglm_domain::prediction::Explanation {
+                probability,
+                score,
+                sentence: "used in sessions like this one".into(),
+            }),
+        }
+        .into()
+    }
+
+    #[test]
+    fn numbers_have_six_decimals_and_parts_that_add_nothing_are_left_out() {
+        let one = tool(1.0 / 3.0, 1.0 / 7.0);
+        assert_eq!(serde_json::json!(one.probability).to_string(), "0.333333");
+        assert_eq!(serde_json::json!(one.score).to_string(), "-1.098612");
+        let terms: Vec<String> = (one.why.iter())
+            .map(|term| format!("{} {}", term.term, term.value))
+            .collect();
+        assert_eq!(terms, ["chance -1.241469", "experts.recency 0.142857"]);
+    }
+
+    #[test]
+    fn two_tools_of_which_the_same_speaks_have_different_sentences() {
+        assert_eq!(
+            tool(0.25, 0.5).sentence,
+            "25.00 % likely: used in sessions like this one (recency +0.50)"
+        );
+        assert_eq!(
+            tool(0.25, 0.25).sentence,
+            "25.00 % likely: used in sessions like this one (recency +0.25)"
+        );
+        assert_eq!(
+            tool(0.000_01, -2.0).sentence,
+            "below 0.01 % likely: used in sessions like this one"
+        );
     }
 }

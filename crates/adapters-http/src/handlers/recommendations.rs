@@ -140,7 +140,7 @@ pub(crate) struct RecommendedToolView {
     before: Vec<NeighbourView>,
     /// What usually comes after it.
     after: Vec<NeighbourView>,
-    /// The workflow that it usually stands in.
+    /// The sequence of calls that work sessions with it had in common.
     workflow: Option<WorkflowView>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct NeighbourView {
 pub(crate) struct WorkflowView {
     /// The names by which clients call them, in their order.
     steps: Vec<String>,
-    /// How often the two of the rarest step followed each other.
+    /// In how many work sessions this whole sequence was called.
     support: u64,
 }
 

@@ -1,6 +1,6 @@
 //! `GET /tools` and `GET /tools/{tool_name}/stats`: which tools are known, and how they were used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use axum::Json;
 use axum::extract::State;
@@ -9,6 +9,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use riglm_app::insight::{Insight, KnownTool, ToolInsight, Which};
 use riglm_domain::id::UpstreamName;
+use riglm_domain::tool::ToolRef;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
@@ -64,7 +65,7 @@ pub(crate) struct ToolList {
     next_cursor: Option<String>,
 }
 
-/// A tool that was listed, or called.
+/// A tool that was listed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = KnownTool)]
 pub(crate) struct KnownToolView {
@@ -73,26 +74,26 @@ pub(crate) struct KnownToolView {
     tool: ToolView,
     /// Calls within the days asked for.
     calls: u64,
-    /// Hash of its definition; `null` of a tool that was called and never listed.
-    definition_hash: Option<String>,
+    /// Hash of its definition.
+    definition_hash: String,
     /// How many different definitions it had.
     definitions: u64,
     /// When it was first seen with this definition.
-    first_seen: Option<Timestamp>,
+    first_seen: Timestamp,
     /// When it was last seen so for the first time in a run.
-    last_seen: Option<Timestamp>,
+    last_seen: Timestamp,
 }
 
 impl From<&KnownTool> for KnownToolView {
     fn from(known: &KnownTool) -> Self {
-        let definition = known.definition.as_ref();
+        let definition = &known.definition;
         Self {
             tool: (&known.tool).into(),
             calls: known.n_calls,
-            definition_hash: definition.map(|one| one.sighting.content_hash.clone()),
+            definition_hash: definition.sighting.content_hash.clone(),
             definitions: known.n_versions,
-            first_seen: definition.map(|one| one.first_seen),
-            last_seen: definition.map(|one| one.last_seen),
+            first_seen: definition.first_seen,
+            last_seen: definition.last_seen,
         }
     }
 }
@@ -277,7 +278,7 @@ pub(crate) async fn stats(
     let tool = match Insight::which(&tools, &name, query.upstream.as_deref()) {
         Which::One(tool) => tool,
         Which::None => {
-            let detail = "no tool with this name was listed or called";
+            let detail = "no tool with this name was listed";
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
         Which::Several(upstreams) => {
@@ -289,12 +290,13 @@ pub(crate) async fn stats(
             return Problem::new(StatusCode::CONFLICT, detail).into_response();
         }
     };
+    let listed: HashSet<ToolRef> = tools.iter().map(|known| known.tool.clone()).collect();
     tools.retain(|known| known.tool == tool);
     let Some(known) = tools.pop() else {
         // It was found among them.
         return Problem::new(StatusCode::NOT_FOUND, "there is no such tool").into_response();
     };
-    match insight.tool(known, query.days).await {
+    match insight.tool(known, &listed, query.days).await {
         Ok(insight) => Json(StatsView::from(insight)).into_response(),
         Err(error) => Problem::store_failed(&error).into_response(),
     }

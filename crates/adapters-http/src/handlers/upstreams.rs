@@ -32,6 +32,9 @@ pub(crate) struct UpstreamView {
     connections: u64,
     /// Who waits for one.
     waiting: u64,
+    /// How often a client was shown a list of tools without those of this upstream, because it was
+    /// starting or down.
+    left_out: u64,
     /// The tools that it listed last; `null` as long as no list of it was seen to its end.
     tool_set: Option<ToolSetView>,
     /// The changes of its tools that are held back until somebody approves them, by the name of the
@@ -104,6 +107,7 @@ fn view(state: UpstreamState) -> UpstreamView {
         reason: state.reason,
         connections: state.n_connections as u64,
         waiting: state.n_waiting as u64,
+        left_out: state.n_left_out,
         tool_set: state.tool_set.map(|seen| ToolSetView {
             hash: seen.hash,
             tools: seen.n_tools as u64,

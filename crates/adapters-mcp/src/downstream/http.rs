@@ -12,6 +12,7 @@ mod port;
 mod reader;
 mod reply;
 mod request;
+mod room;
 mod server;
 mod sessions;
 mod streamable;

@@ -52,7 +52,7 @@ pub struct UpstreamConfig {
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "not_zero"))]
     pub idle_timeout: Duration,
-    /// The most connections at once.
+    /// The most processes at once, where each session has one of its own.
     #[validate(range(min = 1))]
     pub max_connections: usize,
     /// What becomes of changes of its tools.
@@ -185,6 +185,13 @@ impl fmt::Debug for UpstreamConfig {
 }
 
 impl UpstreamConfig {
+    /// Returns whether `max_connections` bounds anything: sessions at a URL are no connections, and
+    /// of a shared program there is one process for each principal.
+    #[must_use]
+    pub fn bounds_connections(&self) -> bool {
+        self.command.is_some() && self.isolation == Isolation::PerSession
+    }
+
     /// Returns the bounds of a connection.
     pub(super) fn limits(&self) -> UpstreamLimits {
         UpstreamLimits {

@@ -3,7 +3,7 @@
 //! A connection has no socket of its own: each message is a POST, and what the server says on
 //! its own account comes over one GET stream. The link holds what ties them together, the
 //! session id and the revision (see [`session`]); one [`exchange`] follows one request to its
-//! answer. Messages of the stateless revision 2026-07-28 are told apart by [`era`] and bring
+//! answer, whether that comes as events ([`event_stream`]) or as JSON ([`json_stream`]). Messages of the stateless revision 2026-07-28 are told apart by [`era`] and bring
 //! their own headers ([`modern`]); of the session they know nothing.
 
 pub(super) mod address;
@@ -11,6 +11,7 @@ pub(super) mod endpoint;
 mod era;
 pub(super) mod event_stream;
 mod exchange;
+mod json_stream;
 pub(super) mod modern;
 pub(super) mod open_exchanges;
 mod post_body;

@@ -312,6 +312,103 @@ async fn what_is_no_answer_has_a_fixed_text() {
 }
 
 #[tokio::test]
+async fn several_messages_in_one_body_of_json_are_reported_each() {
+    let progress = r#"{"method":"notifications/progress" , "params":{"n":1.0}}"#;
+    let server = Server::start(move |asked| match asked.body.as_str() {
+        body if body == call(1) => json(format!("{progress}\n{}\n", result(1))),
+        body if body == call(2) => json(format!("{progress}{}", result(2))),
+        body if body == call(3) => json(format!("{{\"x\":1}}\n{}", result(3))),
+        body if body == call(4) => json(progress),
+        _ => plain(asked),
+    })
+    .await;
+    let connection = open(&server).await;
+    for id in [1, 2] {
+        connection.send(&call(id)).await.unwrap();
+        let event = connection.event().await;
+        assert_eq!(event.text(), progress);
+        assert_eq!(event.related(), Some(&number(id)));
+        assert_eq!(connection.event().await.text(), result(id));
+    }
+    // What is no message costs nothing but itself.
+    connection.send(&call(3)).await.unwrap();
+    assert_eq!(connection.event().await.text(), result(3));
+    connection.send(&call(4)).await.unwrap();
+    assert_eq!(connection.event().await.text(), progress);
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(4), UpstreamError::NoAnswer)
+    );
+}
+
+#[tokio::test]
+async fn a_body_without_a_type_is_what_it_begins_with() {
+    let untyped = |body: String| Response::new(body.into());
+    let server = Server::start(move |asked| match asked.body.as_str() {
+        body if body == call(1) => untyped(format!("\n {}", result(1))),
+        body if body == call(2) => untyped(format!(": hello\n\ndata: {}\n\n", result(2))),
+        body if body == call(3) => untyped(format!("\nid: 7\ndata: {}\n\n", result(3))),
+        body if body == call(4) => untyped(format!("\u{1e}{}\n", result(4))),
+        body if body == call(5) => untyped("<html>".into()),
+        body if body == call(6) => untyped(String::new()),
+        _ => plain(asked),
+    })
+    .await;
+    let connection = open(&server).await;
+    for id in 1..=4 {
+        connection.send(&call(id)).await.unwrap();
+        assert_eq!(connection.event().await.text(), result(id));
+    }
+    for id in [5, 6] {
+        connection.send(&call(id)).await.unwrap();
+        let (request, error) = connection.event().await.unanswered();
+        assert_eq!(request, number(id));
+        assert!(matches!(error, UpstreamError::Garbled { .. }), "{error:?}");
+    }
+}
+
+/// Returns a body that brings `first` and stays open without an end.
+fn open_body(content_type: &str, first: String) -> Response {
+    let body = futures_util::stream::once(async move { Ok::<_, std::io::Error>(first) });
+    let body = futures_util::StreamExt::chain(body, futures_util::stream::pending());
+    Response::builder()
+        .header(header::CONTENT_TYPE, content_type)
+        .body(axum::body::Body::from_stream(body))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_message_is_reported_while_its_body_goes_on() {
+    let server = Server::start(|asked| match asked.body.as_str() {
+        body if body == call(1) => open_body("application/json", result(1)),
+        body if body == call(2) => open_body("application/x-ndjson", result(2) + "\n{\"id"),
+        body if body == call(3) => open_body("text/event-stream;charset=latin1", {
+            format!("data:{}\n\n", result(3))
+        }),
+        body if body == call(4) => open_body(
+            "application/json",
+            format!(r#"{{"id":4,"result":"{:05000}"#, 0),
+        ),
+        _ => plain(asked),
+    })
+    .await;
+    let upstream = url_connector(&server.url("/mcp"), |config| {
+        config.max_message_bytes = 2_000;
+    });
+    let connection = initialized(upstream.as_ref()).await;
+    for id in 1..=3 {
+        connection.send(&call(id)).await.unwrap();
+        assert_eq!(connection.event().await.text(), result(id));
+    }
+    connection.send(&call(4)).await.unwrap();
+    let too_large = UpstreamError::TooLarge { limit: 2_000 };
+    assert_eq!(
+        connection.event().await.unanswered(),
+        (number(4), too_large)
+    );
+}
+
+#[tokio::test]
 async fn a_batch_is_one_exchange_for_all_its_requests() {
     let batch = format!("[{},{},{}]", call(1), call(2), call(3));
     let expected = batch.clone();

@@ -14,11 +14,15 @@ use super::{FloorEncoder, LocalEncoder, RemoteConfig, RemoteConfigError, RemoteE
 use crate::models::manifest::{ManifestError, ModelManifest};
 use crate::models::{ModelName, ModelShelf, ShelfError};
 
-/// The models that `auto` looks for, the first one that is there.
-const PREFERRED: [&str; 3] = [
+/// The models that `auto` looks for, the first one that is there: all that are known by name. Whoever
+/// pulled one of the large ones wants it used.
+const PREFERRED: [&str; 6] = [
+    "multilingual-e5-large",
+    "multilingual-e5-base",
     "multilingual-e5-small",
     "multilingual-e5-small-q4",
     "all-MiniLM-L6-v2",
+    "e5-small-v2",
 ];
 
 /// The configuration section `search.encoder`.
@@ -193,6 +197,7 @@ impl fmt::Display for Encoders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::catalog::known_models;
 
     fn of(model: &str, data_dir: &Path) -> Result<Encoders, EncoderConfigError> {
         let config = EncoderConfig {
@@ -210,6 +215,15 @@ mod tests {
             let encoders = of(model, data.path()).unwrap();
             assert!(encoders.model.is_none() && encoders.embedded.is_some());
         }
+    }
+
+    #[test]
+    fn auto_looks_for_every_model_that_is_known_by_name() {
+        let mut preferred = PREFERRED.to_vec();
+        preferred.sort_unstable();
+        let mut known: Vec<&str> = known_models().iter().map(|model| model.name).collect();
+        known.sort_unstable();
+        assert_eq!(preferred, known);
     }
 
     #[test]

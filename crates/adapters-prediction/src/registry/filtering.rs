@@ -22,7 +22,8 @@ const MOST_TOOLS: u32 = 5_000;
     schema(function = "check_epoch"),
     schema(function = "check_coverage"),
     schema(function = "check_context_shift"),
-    schema(function = "check_enforce")
+    schema(function = "check_enforce"),
+    schema(function = "check_forbid")
 )]
 pub struct FilteringConfig {
     /// Whether lists are filtered at all.
@@ -58,6 +59,8 @@ pub struct FilteringConfig {
     pub pins: Vec<String>,
     /// Names of tools that are never shown.
     pub bans: Vec<String>,
+    /// Names of tools that nobody may call.
+    pub forbid: Vec<String>,
     /// Names of the tools that `allowlist` shows.
     pub allow: Vec<String>,
     /// Names of the tools that `denylist` hides.
@@ -104,6 +107,7 @@ impl Default for FilteringConfig {
             context_shift: 0.0,
             pins: Vec::new(),
             bans: Vec::new(),
+            forbid: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
             clients: vec![ClientRuleConfig {
@@ -261,6 +265,16 @@ fn check_enforce(config: &FilteringConfig) -> Result<(), ValidationError> {
     Err(refusal("enforce", text.into()))
 }
 
+/// An empty pattern fits no tool: it would forbid nothing.
+fn check_forbid(config: &FilteringConfig) -> Result<(), ValidationError> {
+    if config.forbid.iter().all(|pattern| !pattern.is_empty()) {
+        return Ok(());
+    }
+    let text =
+        "forbid has an empty name; expected names of tools, with * for any run of characters";
+    Err(refusal("forbid", text.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,6 +325,7 @@ mod tests {
                 r#"{"strategy":"prediction","enforce":true}"#,
                 "enforce needs",
             ),
+            (r#"{"forbid":["rm",""]}"#, "forbid has an empty name"),
             (r#"{"token_budget":5000000000}"#, "token_budget must be"),
             (r#"{"costs":{"cached_read":-1}}"#, "cached_read must be"),
             (

@@ -37,7 +37,8 @@ impl<'de> Deserialize<'de> for PolicyChoice {
 }
 
 /// The configuration section `profiles.NAME.filtering`. What is not set is as in section
-/// `filtering`; what is set stands in its place, lists of names as a whole.
+/// `filtering`; what is set stands in its place, lists of names as a whole. Only `forbid` adds to that
+/// of the section: a profile lifts nothing that is forbidden to all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileFilteringConfig {
@@ -74,6 +75,9 @@ pub struct ProfileFilteringConfig {
     /// Names of tools that are never shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bans: Option<Vec<String>>,
+    /// Names of tools that may not be called, beside those of section `filtering`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forbid: Option<Vec<String>>,
     /// Names of the tools that `allowlist` shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
@@ -105,6 +109,10 @@ impl FilteringConfig {
             context_shift: or(profile.context_shift.as_ref(), &self.context_shift),
             pins: or(profile.pins.as_ref(), &self.pins),
             bans: or(profile.bans.as_ref(), &self.bans),
+            forbid: {
+                let of_profile = profile.forbid.iter().flatten();
+                self.forbid.iter().chain(of_profile).cloned().collect()
+            },
             allow: or(profile.allow.as_ref(), &self.allow),
             deny: or(profile.deny.as_ref(), &self.deny),
             ..self.clone()
@@ -121,13 +129,17 @@ mod tests {
     #[test]
     fn what_a_profile_sets_stands_in_the_place_of_what_all_have() {
         let general: FilteringConfig = serde_json::from_str(
-            r#"{"strategy":"prediction","policy":"hints","pins":["a"],"bans":["b"],"max_tools":9}"#,
+            r#"{"strategy":"prediction","policy":"hints","pins":["a"],"bans":["b"],"max_tools":9,
+                "forbid":["x"]}"#,
         )
         .unwrap();
-        let profile: ProfileFilteringConfig =
-            serde_json::from_str(r#"{"policy":"auto","bans":["c","d"],"min_tools":2}"#).unwrap();
+        let profile: ProfileFilteringConfig = serde_json::from_str(
+            r#"{"policy":"auto","bans":["c","d"],"min_tools":2,"forbid":["y"]}"#,
+        )
+        .unwrap();
         let under = general.under(&profile);
         assert_eq!(under.policy, None);
+        assert_eq!(under.forbid, ["x", "y"]);
         assert_eq!((under.min_tools, under.max_tools), (2, 9));
         assert_eq!(
             (under.pins, under.bans),

@@ -147,10 +147,10 @@ pub(super) const CALLS: Statement = of_sessions!(
     sequence, source, request_bytes, iif(continues IS NULL, NULL, hex(continues)),
     iif(work_session IS NULL, NULL, hex(work_session)), list_epoch,
     iif(context IS NULL, NULL, hex(context)), outcome, duration_us, response_bytes, result,
-    request_tokens, response_tokens",
+    request_tokens, response_tokens, wait_us",
     "id, session, principal, upstream, tool, encode(arguments_hash, 'hex'), arguments, started_at,
     sequence, source, request_bytes, continues, work_session, list_epoch, context, outcome,
-    duration_us, response_bytes, result, request_tokens, response_tokens"
+    duration_us, response_bytes, result, request_tokens, response_tokens, wait_us"
 );
 
 pub(super) const EXCHANGES: Statement = of_sessions!(

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::migrate::{newest, postgres_version, sqlite_version};
 use crate::config::PostgresConfig;
-use crate::error::{opening, opening_named, server_name};
+use crate::error::{opening, opening_file, opening_server, server_name};
 
 const COUNT: &str = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM invocations)";
 
@@ -66,7 +66,7 @@ pub(crate) async fn sqlite(path: &Path) -> Result<Contents, StoreError> {
         connection.close().await?;
         Ok::<_, sqlx::Error>(Contents::new(version, counts))
     };
-    looking.await.map_err(opening(path))
+    looking.await.map_err(opening_file(path))
 }
 
 /// Returns the path of the write-ahead log of a database.
@@ -85,7 +85,7 @@ pub(crate) async fn postgres(config: &PostgresConfig) -> Result<(String, Content
         let options = super::postgres::with_timeouts(options, config);
         let mut connection = tokio::time::timeout(timeout, options.connect())
             .await
-            .map_err(|_| sqlx::Error::PoolTimedOut)??;
+            .map_err(|_| super::postgres::no_answer())??;
         sqlx::query("SET default_transaction_read_only = on")
             .execute(&mut connection)
             .await?;
@@ -98,7 +98,7 @@ pub(crate) async fn postgres(config: &PostgresConfig) -> Result<(String, Content
         connection.close().await?;
         Ok::<_, sqlx::Error>(Contents::new(version, counts))
     };
-    let contents = looking.await.map_err(opening_named(name))?;
+    let contents = looking.await.map_err(opening_server(&name))?;
     Ok((place, contents))
 }
 

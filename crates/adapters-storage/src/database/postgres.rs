@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 
 use super::{WriteLock, migrate, nul};
 use crate::config::PostgresConfig;
@@ -14,6 +14,8 @@ use crate::maintenance::Releases;
 
 /// How long a statement waits for a lock that another transaction holds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it is looked for the reason that there is no connection.
+const EXPLAIN_WITHIN: Duration = Duration::from_secs(1);
 /// How long a transaction may do nothing: the lock of a process that hangs is free again then.
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,10 +39,15 @@ impl PostgresDatabase {
     pub(crate) async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
         let options = config.connect_options()?;
         let name = server_name(&options);
+        let options = with_timeouts(options, config);
+        // A pool tries again until its time is over, and then tells no more than that.
+        reached(&options, config.connect_timeout)
+            .await
+            .map_err(opening_server(&name))?;
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.connect_timeout)
-            .connect_with(with_timeouts(options, config))
+            .connect_with(options)
             .await
             .map_err(opening_server(&name))?;
         if let Err(error) = migrate::postgres(&pool, &config.schema, &name).await {
@@ -80,7 +87,8 @@ impl PostgresDatabase {
         statement: &'static str,
         parameter: String,
     ) -> Result<Vec<String>, sqlx::Error> {
-        let mut connection = self.pool.acquire().await?;
+        let connection = self.pool.acquire().await;
+        let mut connection = self.explained(connection).await?;
         rows(&mut connection, statement, parameter).await
     }
 
@@ -90,7 +98,8 @@ impl PostgresDatabase {
         &self,
         lock: WriteLock,
     ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
-        let mut transaction = self.pool.begin().await?;
+        let transaction = self.pool.begin().await;
+        let mut transaction = self.explained(transaction).await?;
         sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || current_schema()), $1)")
             .bind(match lock {
                 WriteLock::Usage => 1,
@@ -104,9 +113,21 @@ impl PostgresDatabase {
     pub(super) async fn begin_reading(
         &self,
     ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
-        self.pool
+        let transaction = self
+            .pool
             .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            .await
+            .await;
+        self.explained(transaction).await
+    }
+
+    /// Returns why the server cannot be reached, in the place of the error that no connection came
+    /// in time.
+    async fn explained<T>(&self, asked: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        let Err(sqlx::Error::PoolTimedOut) = asked else {
+            return asked;
+        };
+        reached(&self.pool.connect_options(), EXPLAIN_WITHIN).await?;
+        asked
     }
 
     pub(super) async fn close(&self) {
@@ -114,11 +135,30 @@ impl PostgresDatabase {
     }
 }
 
+/// Checks that a connection can be made.
+pub(super) async fn reached(
+    options: &PgConnectOptions,
+    within: Duration,
+) -> Result<(), sqlx::Error> {
+    let connecting = async { options.connect().await?.close().await };
+    match tokio::time::timeout(within, connecting).await {
+        Ok(done) => done,
+        Err(_) => Err(no_answer()),
+    }
+}
+
+/// Returns the error of a server that does not answer.
+pub(super) fn no_answer() -> sqlx::Error {
+    let text = "the server does not answer in time";
+    std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()
+}
+
 pub(super) fn with_timeouts(
     options: PgConnectOptions,
     config: &PostgresConfig,
 ) -> PgConnectOptions {
     let millis = |duration: Duration| duration.as_millis().to_string();
+    let options = options.log_statements(log::LevelFilter::Trace);
     options.application_name("riglm").options([
         ("search_path", config.schema.clone()),
         ("statement_timeout", millis(config.statement_timeout)),

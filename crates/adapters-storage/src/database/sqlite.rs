@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions as _, SqliteConnection, SqlitePool};
 use tokio::time::{Instant, sleep};
 
 use super::migrate;
@@ -73,7 +73,8 @@ impl SqliteDatabase {
             })
             .pragma("journal_size_limit", WAL_BYTES.to_string())
             .foreign_keys(false)
-            .busy_timeout(BUSY_TIMEOUT);
+            .busy_timeout(BUSY_TIMEOUT)
+            .log_statements(log::LevelFilter::Trace);
         let writer = connect_writer(&options).await.map_err(opening_file(path))?;
         if let Err(error) = migrate::sqlite(&writer, path).await {
             writer.close().await;

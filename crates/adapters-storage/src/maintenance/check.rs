@@ -8,6 +8,7 @@ use std::error::Error;
 
 use riglm_ports::analytics::{Finding, StoreError};
 
+use crate::error::Plain;
 use crate::store::Store;
 
 /// How many differences are told of each table.
@@ -89,7 +90,8 @@ impl Findings {
 fn damage(error: &StoreError) -> Option<String> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(sqlx::Error::Database(error)) = error.downcast_ref::<sqlx::Error>() {
+        let plain = error.downcast_ref::<Plain>().map(|Plain(error)| error);
+        if let Some(sqlx::Error::Database(error)) = plain.or_else(|| error.downcast_ref()) {
             let code = error.code()?;
             // The low byte of an extended result code of SQLite is the primary one.
             let is_damaged = match code.parse::<u32>() {

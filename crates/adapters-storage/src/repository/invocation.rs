@@ -23,38 +23,42 @@ const OPEN: Statement = Statement {
         INSERT INTO invocations (
             id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
             sequence, source, request_bytes, continues, work_session, list_epoch, context,
-            outcome, duration_us, response_bytes, result)
+            outcome, duration_us, response_bytes, result, wait_us)
         SELECT
             unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
             value ->> 4, unhex(value ->> 5), value ->> 6, value ->> 7, value ->> 8, value ->> 9,
             value ->> 10, unhex(value ->> 11, '-'), unhex(value ->> 12, '-'), value ->> 13,
-            unhex(value ->> 14, '-'), value ->> 15, value ->> 16, value ->> 17, value ->> 18
+            unhex(value ->> 14, '-'), value ->> 15, value ->> 16, value ->> 17, value ->> 18,
+            value ->> 19
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (id) DO UPDATE SET
             outcome = excluded.outcome,
             duration_us = excluded.duration_us,
             response_bytes = excluded.response_bytes,
-            result = excluded.result
+            result = excluded.result,
+            wait_us = excluded.wait_us
         WHERE excluded.outcome IS NOT NULL
             AND (outcome IS NULL OR (outcome = 'unknown' AND excluded.outcome <> 'unknown'))",
     postgres: "
         INSERT INTO invocations (
             id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
             sequence, source, request_bytes, continues, work_session, list_epoch, context,
-            outcome, duration_us, response_bytes, result)
+            outcome, duration_us, response_bytes, result, wait_us)
         SELECT
             (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, value ->> 4,
             decode(value ->> 5, 'hex'), value ->> 6, (value ->> 7)::bigint,
             (value ->> 8)::bigint, value ->> 9, (value ->> 10)::bigint, (value ->> 11)::uuid,
             (value ->> 12)::uuid, (value ->> 13)::bigint, (value ->> 14)::uuid, value ->> 15,
-            (value ->> 16)::bigint, (value ->> 17)::bigint, value ->> 18
+            (value ->> 16)::bigint, (value ->> 17)::bigint, value ->> 18,
+            (value ->> 19)::bigint
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (id) DO UPDATE SET
             outcome = excluded.outcome,
             duration_us = excluded.duration_us,
             response_bytes = excluded.response_bytes,
-            result = excluded.result
+            result = excluded.result,
+            wait_us = excluded.wait_us
         WHERE excluded.outcome IS NOT NULL
             AND (invocations.outcome IS NULL
                 OR (invocations.outcome = 'unknown' AND excluded.outcome <> 'unknown'))",
@@ -67,7 +71,8 @@ const CLOSE: Statement = Statement {
         SET outcome = ended.value ->> 1,
             duration_us = ended.value ->> 2,
             response_bytes = ended.value ->> 3,
-            result = ended.value ->> 4
+            result = ended.value ->> 4,
+            wait_us = ended.value ->> 5
         FROM jsonb_each(?1) AS ended
         WHERE invocations.id = unhex(ended.value ->> 0, '-')
             AND (outcome IS NULL OR (outcome = 'unknown' AND ended.value ->> 1 <> 'unknown'))",
@@ -76,7 +81,8 @@ const CLOSE: Statement = Statement {
         SET outcome = ended.value ->> 1,
             duration_us = (ended.value ->> 2)::bigint,
             response_bytes = (ended.value ->> 3)::bigint,
-            result = ended.value ->> 4
+            result = ended.value ->> 4,
+            wait_us = (ended.value ->> 5)::bigint
         FROM jsonb_array_elements($1::jsonb) AS ended
         WHERE invocations.id = (ended.value ->> 0)::uuid
             AND (outcome IS NULL OR (outcome = 'unknown' AND ended.value ->> 1 <> 'unknown'))",
@@ -111,7 +117,7 @@ macro_rules! select_newest {
                     iif(continues IS NULL, NULL, hex(continues)),
                     iif(work_session IS NULL, NULL, hex(work_session)), list_epoch,
                     iif(context IS NULL, NULL, hex(context)), outcome, duration_us,
-                    response_bytes, result, request_tokens, response_tokens)
+                    response_bytes, result, request_tokens, response_tokens, wait_us)
                 FROM invocations ",
                 $sqlite,
                 " ORDER BY id DESC LIMIT ?1 ->> 2"
@@ -121,7 +127,7 @@ macro_rules! select_newest {
                     id, session, principal, upstream, tool, encode(arguments_hash, 'hex'),
                     arguments, started_at, sequence, source, request_bytes, continues,
                     work_session, list_epoch, context, outcome, duration_us, response_bytes,
-                    result, request_tokens, response_tokens)::text
+                    result, request_tokens, response_tokens, wait_us)::text
                 FROM invocations ",
                 $postgres,
                 " ORDER BY id DESC LIMIT ($1::jsonb ->> 2)::bigint"
@@ -130,34 +136,52 @@ macro_rules! select_newest {
     };
 }
 
+/// A statement that reads past calls, with the client of their sessions.
+macro_rules! select_past {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "invocations",
+            sqlite: concat!(
+                "SELECT json_array(
+                    hex(invocations.id), hex(invocations.session),
+                    iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
+                    client_name, upstream, tool, invocations.started_at,
+                    iif(continues IS NULL, NULL, hex(continues)),
+                    iif(context IS NULL, NULL, hex(context)), outcome)
+                FROM invocations
+                LEFT JOIN sessions ON sessions.id = invocations.session ",
+                $sqlite
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(
+                    invocations.id, invocations.session, work_session, invocations.principal,
+                    client_name, upstream, tool, invocations.started_at, continues, context,
+                    outcome)::text
+                FROM invocations
+                LEFT JOIN sessions ON sessions.id = invocations.session ",
+                $postgres
+            ),
+        }
+    };
+}
+
 /// Parameters: the call before the page, limit. What stands before all others is no identifier of
 /// a call.
-const SELECT_PAGE: Statement = Statement {
-    table: "invocations",
-    sqlite: "
-        SELECT json_array(
-            hex(invocations.id), hex(invocations.session),
-            iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
-            client_name, upstream, tool, invocations.started_at,
-            iif(continues IS NULL, NULL, hex(continues)),
-            iif(context IS NULL, NULL, hex(context)), outcome)
-        FROM invocations
-        LEFT JOIN sessions ON sessions.id = invocations.session
-        WHERE invocations.id > coalesce(unhex(?1 ->> 0, '-'), x'')
-        ORDER BY invocations.id
-        LIMIT ?1 ->> 1",
-    postgres: "
-        SELECT json_build_array(
-            invocations.id, invocations.session, work_session, invocations.principal,
-            client_name, upstream, tool, invocations.started_at, continues, context,
-            outcome)::text
-        FROM invocations
-        LEFT JOIN sessions ON sessions.id = invocations.session
-        WHERE invocations.id >
-            coalesce(($1::jsonb ->> 0)::uuid, '00000000-0000-0000-0000-000000000000')
-        ORDER BY invocations.id
-        LIMIT ($1::jsonb ->> 1)::bigint",
-};
+const SELECT_PAGE: Statement = select_past!(
+    "WHERE invocations.id > coalesce(unhex(?1 ->> 0, '-'), x'')
+    ORDER BY invocations.id
+    LIMIT ?1 ->> 1",
+    "WHERE invocations.id >
+        coalesce(($1::jsonb ->> 0)::uuid, '00000000-0000-0000-0000-000000000000')
+    ORDER BY invocations.id
+    LIMIT ($1::jsonb ->> 1)::bigint"
+);
+
+/// Parameter: limit.
+const SELECT_RECENT: Statement = select_past!(
+    "ORDER BY invocations.id DESC LIMIT ?1 ->> 0",
+    "ORDER BY invocations.id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+);
 
 /// Parameters: the contexts, nothing, limit.
 const SELECT_AFTER: Statement = select_newest!(
@@ -238,6 +262,7 @@ pub(crate) async fn write_closed<'a>(
             saturated(end.duration_us),
             saturated(end.response_bytes),
             &end.result,
+            saturated(end.wait_us),
         )
     });
     transaction.write(&CLOSE, Rows::new(rows)?).await?;
@@ -287,6 +312,12 @@ impl InvocationRepository for Store {
         Ok(page.into_iter().map(Into::into).collect())
     }
 
+    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
+        let database = self.database().await?;
+        let newest: Vec<PastRow> = database.rows(&SELECT_RECENT, &[limit]).await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+
     async fn calls_after(
         &self,
         contexts: &[ContextId],
@@ -322,7 +353,7 @@ struct NewRow<'a>(&'a Invocation, Option<&'a InvocationEnd>);
 impl Serialize for NewRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(call, end) = self;
-        let mut row = serializer.serialize_seq(Some(19))?;
+        let mut row = serializer.serialize_seq(Some(20))?;
         row.serialize_element(&call.id)?;
         row.serialize_element(&call.session)?;
         row.serialize_element(&call.principal)?;
@@ -342,6 +373,7 @@ impl Serialize for NewRow<'_> {
         row.serialize_element(&end.map(|end| saturated(end.duration_us)))?;
         row.serialize_element(&end.map(|end| saturated(end.response_bytes)))?;
         row.serialize_element(&end.and_then(|end| end.result.as_deref()))?;
+        row.serialize_element(&end.map(|end| saturated(end.wait_us)))?;
         row.end()
     }
 }
@@ -370,6 +402,7 @@ pub(crate) struct Row {
     result: Option<String>,
     request_tokens: Option<u64>,
     response_tokens: Option<u64>,
+    wait_us: Option<u64>,
 }
 
 impl From<Row> for InvocationSummary {
@@ -378,6 +411,7 @@ impl From<Row> for InvocationSummary {
             id: row.id,
             outcome,
             duration_us: row.duration_us.unwrap_or(0),
+            wait_us: row.wait_us.unwrap_or(0),
             response_bytes: row.response_bytes.unwrap_or(0),
             result: row.result,
         });

@@ -117,7 +117,7 @@ impl Instruments {
             ),
             tool_duration: amount(
                 "riglm_tool_call_duration",
-                "How long calls of a tool took, together.",
+                "How long the upstream took for calls of a tool, together.",
             )
             .with_unit("s")
             .build(),
@@ -349,7 +349,8 @@ impl Instruments {
             let tool = KeyValue::new("tool", self.labels.tool(upstream, tool));
             let labels = [of_upstream, tool, outcome];
             self.tool_calls.add(1, &labels);
-            self.tool_duration.add(seconds(request.took), &labels[..2]);
+            self.tool_duration
+                .add(seconds(request.duration), &labels[..2]);
         }
     }
 

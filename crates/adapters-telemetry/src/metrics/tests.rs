@@ -25,6 +25,7 @@ fn called(metrics: &Metrics, tool: &str) {
         outcome: Outcome::Ok,
         took: Duration::from_micros(1_500),
         with_upstream: Some(Duration::from_micros(1_460)),
+        duration: Duration::from_micros(1_250),
     }));
 }
 

@@ -243,6 +243,7 @@ fn of_request(request: &RequestEnded<'_>) -> Value {
         "outcome": request.outcome.as_str(),
         "took_us": micros(request.took),
         "with_upstream_us": request.with_upstream.map(micros),
+        "duration_us": micros(request.duration),
     })
 }
 

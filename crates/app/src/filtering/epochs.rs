@@ -110,6 +110,43 @@ impl Lists {
         (epoch, is_fallback)
     }
 
+    /// Returns the list of an offer that lacks the tools of some upstreams, which are starting or
+    /// down, and whether it is a fallback: the epoch that holds, with more tools if too few of its
+    /// own are offered. No epoch begins, since it would last without those upstreams.
+    pub(super) async fn provisional(
+        &self,
+        scope: &Scope,
+        ask: &ListAsk<'_>,
+        offer: &Arc<Offer>,
+        policy: ListPolicyName,
+        marks: &[Mark],
+    ) -> (Arc<ListEpoch>, bool) {
+        self.read(scope, offer).await;
+        let held = scope.state().epoch.clone();
+        if let Some(held) = &held
+            && self.has_enough(held, ask, offer)
+        {
+            return (Arc::clone(held), is_fallback(held));
+        }
+        let mut kept = kept(scope, ask);
+        if let Some(held) = &held {
+            kept.extend(held.tools.tools().iter().cloned());
+        }
+        let chosen = self.choose(policy, ask, offer, &kept, marks).await;
+        let number = held.map_or(0, |held| held.epoch);
+        let epoch = made(scope, ask, offer, policy, (number, chosen));
+        let is_fallback = is_fallback(&epoch);
+        (Arc::new(epoch), is_fallback)
+    }
+
+    /// Returns whether an epoch shows as many of the tools that are offered as a list has at least.
+    fn has_enough(&self, epoch: &ListEpoch, ask: &ListAsk<'_>, offer: &Offer) -> bool {
+        let least = self.options(ask).bounds.min_tools.min(offer.tools().len());
+        let mut offered =
+            (epoch.tools.tools().iter()).filter(|tool| offer.position_of(tool).is_some());
+        epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
+    }
+
     /// Asks the store which epoch holds, unless that is known.
     async fn read(&self, scope: &Scope, offer: &Offer) {
         let Some(kept) = &self.stores else {

@@ -225,7 +225,11 @@ impl Lists {
             }
             ListPolicyName::Conformal => self.steered(&scope, ask, offer, &marks).await,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
-                self.epoch(&scope, ask, offer, policy, &marks).await
+                if offer.lacks_upstreams() {
+                    self.provisional(&scope, ask, offer, policy, &marks).await
+                } else {
+                    self.epoch(&scope, ask, offer, policy, &marks).await
+                }
             }
         };
         let pool = self.default_pool(ask, offer.tools());
@@ -330,6 +334,12 @@ impl Lists {
             && !self.options(ask).gate_writes;
         let holds = match policy {
             ListPolicyName::Conformal => false,
+            // No epoch holds; what was chosen lasts as long as the same upstreams are missing.
+            ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints
+                if offer.lacks_upstreams() =>
+            {
+                state.is_for(ask.context()) && state.added.is_empty()
+            }
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
                 let epoch = state.epoch.as_ref()?;
                 state.is_for(ask.context())

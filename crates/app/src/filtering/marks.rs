@@ -63,7 +63,7 @@ pub(super) fn marks(
             {
                 mark = match one.action {
                     OverrideAction::Include => Mark::Include,
-                    OverrideAction::Exclude => Mark::Exclude,
+                    OverrideAction::Exclude | OverrideAction::Forbid => Mark::Exclude,
                     OverrideAction::Pin => Mark::Pin,
                 };
             }

@@ -99,6 +99,25 @@ impl ShownList {
                 && self.search_first == other.search_first)
     }
 
+    /// Returns whether a client is sent the same texts for both, whichever epoch they are of.
+    #[must_use]
+    pub fn looks_like(&self, other: &Self) -> bool {
+        let texts = |list: &Self| -> Vec<(Arc<str>, bool)> {
+            let positions = list.positions.iter();
+            positions
+                .map(|at| {
+                    let definition = Arc::clone(&list.offer.tools()[*at].definition);
+                    (definition, list.loaded_at_once.contains(at))
+                })
+                .collect()
+        };
+        let hides_some = |list: &Self| !list.is_whole() || list.offer.is_partial();
+        std::ptr::eq(self, other)
+            || (self.search_first == other.search_first
+                && hides_some(self) == hides_some(other)
+                && texts(self) == texts(other))
+    }
+
     /// Returns whether the tool is offered and the list leaves it out.
     #[must_use]
     pub fn hides(&self, tool: &ToolRef) -> bool {

@@ -106,7 +106,11 @@ impl Insight {
                 tool: call.invocation.tool.clone(),
             };
             let is_first = used.insert(tool);
-            let is_miss = is_first && call.invocation.source != ToolSource::Shown;
+            let is_miss = is_first
+                && matches!(
+                    call.invocation.source,
+                    ToolSource::Found | ToolSource::Hidden
+                );
             let call = Box::new(call);
             let entry = TimelineEntry::Call { call, is_miss };
             timeline.entries.push(entry);

@@ -1,6 +1,7 @@
 //! What is known of tools: what they look like, and how they were used.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::id::UpstreamName;
@@ -10,13 +11,13 @@ use riglm_ports::analytics::StoreError;
 
 use super::Insight;
 
-/// A tool that was listed, or called.
+/// A tool that was listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
     /// The tool.
     pub tool: ToolRef,
-    /// What it looked like last; `None` of one that was called and never listed.
-    pub definition: Option<ToolDefinition>,
+    /// What it looked like last.
+    pub definition: ToolDefinition,
     /// How many different definitions it had.
     pub n_versions: u64,
     /// Its calls within the window.
@@ -53,7 +54,8 @@ pub enum Which {
 const MAX_NEIGHBOURS: usize = 20;
 
 impl Insight {
-    /// Returns all tools that are known, by upstream and name, with their calls of the last `days`.
+    /// Returns all tools that were listed, by upstream and name, with their calls of the last `days`.
+    /// Names that were called and that no server ever listed are no tools.
     ///
     /// # Errors
     ///
@@ -65,18 +67,30 @@ impl Insight {
                 upstream: definition.upstream.clone(),
                 tool: definition.sighting.name.clone(),
             };
-            let entry = known.entry(tool).or_insert_with_key(bare);
-            entry.n_versions += 1;
-            let is_newer = (entry.definition.as_ref())
-                .is_none_or(|before| before.last_seen <= definition.last_seen);
-            if is_newer {
-                entry.definition = Some(definition);
+            match known.entry(tool) {
+                Entry::Vacant(place) => {
+                    let tool = place.key().clone();
+                    place.insert(KnownTool {
+                        tool,
+                        definition,
+                        n_versions: 1,
+                        n_calls: 0,
+                    });
+                }
+                Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    known.n_versions += 1;
+                    if known.definition.last_seen <= definition.last_seen {
+                        known.definition = definition;
+                    }
+                }
             }
         }
         let called = self.store.frequencies(None, self.since(days)).await?;
         for frequency in called {
-            let entry = known.entry(frequency.tool).or_insert_with_key(bare);
-            entry.n_calls = frequency.n_calls;
+            if let Some(known) = known.get_mut(&frequency.tool) {
+                known.n_calls = frequency.n_calls;
+            }
         }
         Ok(known.into_values().collect())
     }
@@ -100,23 +114,31 @@ impl Insight {
         }
     }
 
-    /// Returns how a tool was used in the last `days`.
+    /// Returns how a tool was used in the last `days`, and with which others of those that are
+    /// `listed`.
     ///
     /// # Errors
     ///
     /// Returns what the store says.
-    pub async fn tool(&self, known: KnownTool, days: u32) -> Result<ToolInsight, StoreError> {
+    pub async fn tool(
+        &self,
+        known: KnownTool,
+        listed: &HashSet<ToolRef>,
+        days: u32,
+    ) -> Result<ToolInsight, StoreError> {
         let only = std::slice::from_ref(&known.tool);
         let statistics = (self.store)
             .statistics(None, Some(only), self.since(days))
             .await?;
         let sessions = self.store.sessions_using(None, Some(only)).await?;
         let mut next = self.store.transitions(None, Some(only)).await?;
+        next.retain(|one| listed.contains(&one.to));
         next.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.to.cmp(&b.to)));
         next.truncate(MAX_NEIGHBOURS);
         let together = self.store.cooccurrences(None, Some(only)).await?;
         let mut together: Vec<ToolCooccurrence> = (together.into_iter())
             .filter(|pair| pair.tool_a == known.tool || pair.tool_b == known.tool)
+            .filter(|pair| listed.contains(&pair.tool_a) && listed.contains(&pair.tool_b))
             .collect();
         together.sort_by_key(|pair| std::cmp::Reverse(pair.count));
         together.truncate(MAX_NEIGHBOURS);
@@ -133,14 +155,5 @@ impl Insight {
         let back = SignedDuration::from_hours(24 * i64::from(days));
         let since = self.clock.now().checked_sub(back);
         since.unwrap_or(Timestamp::UNIX_EPOCH)
-    }
-}
-
-fn bare(tool: &ToolRef) -> KnownTool {
-    KnownTool {
-        tool: tool.clone(),
-        definition: None,
-        n_versions: 0,
-        n_calls: 0,
     }
 }

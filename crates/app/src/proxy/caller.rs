@@ -22,7 +22,7 @@ use super::sampling::Sampling;
 use super::search_tool::SessionSearch;
 use super::shared::Shared;
 use super::visitor::Visitor;
-use crate::filtering::{ListAsk, Lists, ShownList};
+use crate::filtering::{ForbidRules, ListAsk, Lists, ShownList};
 use crate::search::Offer;
 use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::{RequestKind, WorkRequest};
@@ -77,6 +77,8 @@ struct LastList {
     /// The list of which the client was told that it is over: what the operator had decided by then,
     /// and its epoch.
     told_of: Option<(u64, u64)>,
+    /// What was forbidden when it was shown a list last, or told to ask for it again.
+    rules: Option<(u64, ForbidRules)>,
 }
 
 impl ListingState {
@@ -326,6 +328,29 @@ impl Caller {
         }
         let this = Some((revision, shown.epoch));
         std::mem::replace(&mut listing.told_of, this) != this
+    }
+
+    /// Notes what is forbidden to the client while it is shown a list of tools. `revision` counts how
+    /// often that changed for anybody.
+    pub(super) fn note_rules(&self, revision: u64, rules: ForbidRules) {
+        self.listing.state().rules = Some((revision, rules));
+    }
+
+    /// Returns whether the client was shown a list of tools while something else was forbidden to it
+    /// than these rules say. True once for each change of that.
+    pub(super) fn has_other_rules(
+        &self,
+        revision: u64,
+        rules: impl FnOnce() -> ForbidRules,
+    ) -> bool {
+        let known = self.listing.state().rules.clone();
+        let Some((_, known)) = known.filter(|(known, _)| *known != revision) else {
+            return false;
+        };
+        let rules = rules();
+        let is_other = known != rules;
+        self.note_rules(revision, rules);
+        is_other
     }
 
     /// Returns whether somebody looks already whether the list changed; if not, the caller does.

@@ -25,6 +25,11 @@ fn escaped(id: &RequestId) -> Option<RequestId> {
     }
 }
 
+/// Returns the id under which a request of the client goes on.
+pub(super) fn inner(id: &RequestId) -> RequestId {
+    escaped(id).unwrap_or_else(|| id.clone())
+}
+
 fn unescaped(id: &RequestId) -> Option<RequestId> {
     let RequestId::Text(text) = id else {
         return None;

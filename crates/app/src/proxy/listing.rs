@@ -27,8 +27,8 @@ pub(super) struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Chooses what the caller sees of an offer, and records it if it is another list than before.
-    pub(super) async fn choose(
+    /// Returns what the caller would see of an offer if it asked now.
+    pub(super) async fn chosen(
         &self,
         lists: &Arc<Lists>,
         (row, session): (SessionId, CallSession),
@@ -48,7 +48,18 @@ impl Listing<'_> {
             self.intent((row, session), offer, ask.now).await
         };
         ask.intent = intent.as_ref();
-        let shown = lists.list(&ask, offer).await;
+        lists.list(&ask, offer).await
+    }
+
+    /// Chooses what the caller sees of an offer, and records it if it is another list than before.
+    pub(super) async fn choose(
+        &self,
+        lists: &Arc<Lists>,
+        (row, session): (SessionId, CallSession),
+        offer: &Arc<Offer>,
+    ) -> Arc<ShownList> {
+        let shown = self.chosen(lists, (row, session), offer).await;
+        let recorder = &self.shared.recorder;
         if self.caller.is_news(&shown) {
             self.shared.observe(&Event::ListShown(ListShownEvent {
                 policy: shown.policy.as_str(),
@@ -62,7 +73,7 @@ impl Listing<'_> {
                 .list_shown(ListShown {
                     session: row,
                     principal: self.caller.principal.clone(),
-                    shown_at: ask.now,
+                    shown_at: recorder.now(),
                     epoch: shown.epoch,
                     policy: shown.policy.as_str().into(),
                     tools: shown.tool_set(),

@@ -4,11 +4,14 @@ use std::sync::{Arc, PoisonError};
 
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::invocation::CallSession;
+use riglm_domain::principal::Principal;
 
 use super::Proxy;
+use super::caller::Caller;
 use super::listing::Listing;
 use super::session::ClientSession;
 use crate::filtering::ListForecast;
+use crate::search::Offer;
 
 /// Why nothing is predicted for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,9 +56,9 @@ impl Proxy {
     pub async fn forecast(&self, id: &str, limit: usize) -> Result<SessionForecast, NoForecast> {
         let session = self.open_session_named(id).ok_or(NoForecast::NotOpen)?;
         let caller = &session.caller;
-        let row = caller.known_row().ok_or(NoForecast::NotListed)?;
         let lists = self.shared.filter.lists().ok_or(NoForecast::NotChosen)?;
-        let offer = caller.search.offer().ok_or(NoForecast::NotListed)?;
+        let row = caller.known_row().ok_or(NoForecast::NotListed)?;
+        let offer = self.offer_of(&session).ok_or(NoForecast::NotListed)?;
         let listing = Listing {
             caller,
             shared: &self.shared,
@@ -70,6 +73,31 @@ impl Proxy {
             session: together,
             forecast,
         })
+    }
+
+    /// Returns what a session could call: what it was shown last, or else what an open session of the
+    /// same principal was shown that sees the same upstreams.
+    pub(super) fn offer_of(&self, session: &ClientSession) -> Option<Arc<Offer>> {
+        let caller = &session.caller;
+        let whole = caller.search.last_whole_offer();
+        let whole = whole.or_else(|| self.known_offer(&caller.principal, Some(caller)))?;
+        Some(self.shared.permitted(caller, &whole))
+    }
+
+    /// Returns what the open session of a principal that was heard of last was shown, under the profile
+    /// of `like` where one is given, with the tools that are forbidden.
+    pub(super) fn known_offer(
+        &self,
+        principal: &Principal,
+        like: Option<&Caller>,
+    ) -> Option<Arc<Offer>> {
+        let session = self.open_session(|session| {
+            let caller = &session.caller;
+            caller.principal == *principal
+                && like.is_none_or(|like| like.profile_name() == caller.profile_name())
+                && caller.search.last_whole_offer().is_some()
+        });
+        session?.caller.search.last_whole_offer()
     }
 
     /// Returns the open session with this identifier, of its work session, its connection or its
@@ -95,7 +123,7 @@ impl Proxy {
         let open = sessions.values().filter(|session| !session.is_closed());
         let found = open.filter(|session| is_it(session));
         found
-            .min_by_key(|session| session.silent_for(now).unwrap_or_default())
+            .min_by_key(|session| session.caller.silent_for(now).unwrap_or_default())
             .cloned()
     }
 }

@@ -70,7 +70,7 @@ impl Proxy {
         let recommender = self.shared.recommender.as_ref();
         let recommender = recommender.ok_or(NoRecommendation::Off)?;
         let call = match &wanted.session {
-            Some(id) => self.for_session(id, &wanted)?,
+            Some(id) => self.for_session(id, &wanted, store).await?,
             None => self.for_nobody(&wanted, store).await?,
         };
         Ok(recommender.recommend(call).await?)
@@ -82,16 +82,22 @@ impl Proxy {
         self.shared.recommender.as_ref()
     }
 
-    fn for_session(
+    async fn for_session(
         &self,
         id: &str,
         wanted: &RecommendationWanted,
+        store: Option<&dyn ToolDefinitionRepository>,
     ) -> Result<RecommendCall, NoRecommendation> {
         let session = self.open_session_named(id);
         let session: Arc<ClientSession> = session.ok_or(NoRecommendation::NotOpen)?;
         let caller = &session.caller;
         let row = caller.known_row().ok_or(NoRecommendation::NotListed)?;
-        let offer = caller.search.offer().ok_or(NoRecommendation::NotListed)?;
+        let offer = if let Some(offer) = self.offer_of(&session) {
+            offer
+        } else {
+            let remembered = self.remembered_offer(&session, store).await?;
+            self.shared.permitted(caller, &remembered)
+        };
         let together = caller.together(row);
         let client = caller.client_name();
         let now = self.shared.recorder.now();
@@ -110,23 +116,32 @@ impl Proxy {
         })
     }
 
-    /// Returns what the open session of a principal that was heard of last could call.
-    fn known_offer(&self, principal: &Principal) -> Option<Arc<Offer>> {
-        let session = self.open_session(|session| {
-            let caller = &session.caller;
-            caller.principal == *principal && caller.search.offer().is_some()
-        });
-        session?.caller.search.offer()
+    /// Returns what was listed before, for a session that was shown nothing yet.
+    async fn remembered_offer(
+        &self,
+        session: &ClientSession,
+        store: Option<&dyn ToolDefinitionRepository>,
+    ) -> Result<Arc<Offer>, NoRecommendation> {
+        let members = session.members();
+        let upstreams: Vec<UpstreamName> =
+            members.iter().map(|member| member.name().clone()).collect();
+        let stored = match self.stored_offer(store, &upstreams).await {
+            Err(NoRecommendation::NotStored) => return Err(NoRecommendation::NotListed),
+            stored => stored?,
+        };
+        if stored.tools().is_empty() {
+            return Err(NoRecommendation::NotListed);
+        }
+        Ok(Arc::new(stored))
     }
 
     async fn stored_offer(
         &self,
         store: Option<&dyn ToolDefinitionRepository>,
+        upstreams: &[UpstreamName],
     ) -> Result<Offer, NoRecommendation> {
         let store = store.ok_or(NoRecommendation::NotStored)?;
-        let states = self.upstream_states().into_iter();
-        let upstreams: Vec<UpstreamName> = states.map(|state| state.name).collect();
-        Ok(stored_offer(store, &upstreams, self.shared.naming).await?)
+        Ok(stored_offer(store, upstreams, self.shared.naming).await?)
     }
 
     async fn for_nobody(
@@ -134,10 +149,14 @@ impl Proxy {
         wanted: &RecommendationWanted,
         store: Option<&dyn ToolDefinitionRepository>,
     ) -> Result<RecommendCall, NoRecommendation> {
-        let offer = match self.known_offer(&wanted.principal) {
-            Some(offer) => offer,
-            None => Arc::new(self.stored_offer(store).await?),
+        let offer = if let Some(offer) = self.known_offer(&wanted.principal, None) {
+            offer
+        } else {
+            let states = self.upstream_states().into_iter();
+            let upstreams: Vec<UpstreamName> = states.map(|state| state.name).collect();
+            Arc::new(self.stored_offer(store, &upstreams).await?)
         };
+        let offer = self.shared.permitted_to_all(&offer);
         let nobody = CallSession::Connection(SessionId::new(Timestamp::UNIX_EPOCH, [0; 10]));
         let ask = ListAsk {
             principal: &wanted.principal,

@@ -1,7 +1,7 @@
 //! All sessions of the proxy: admission, deadlines, idleness, shutdown.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use super::floods::Floods;
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{MetaTools, Offers, SearchTool};
 use super::session::ClientSession;
-use super::shared::{Shared, stopping};
+use super::shared::{RequestPlaces, Shared, stopping};
 use super::united::directory::Directories;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
 use super::visitor::Visitor;
@@ -37,9 +37,6 @@ use crate::work_sessions::WorkSessions;
 
 /// How often deadlines and idle sessions are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
-
-/// How long a client must have been silent for its connections to make place for others.
-const SILENT_ENOUGH: Duration = Duration::from_secs(10);
 
 /// What a proxy is made of.
 #[derive(Debug)]
@@ -114,7 +111,8 @@ impl Proxy {
             offers: Offers::default(),
             directories: Directories::default(),
             observer: parts.observer,
-            n_in_flight: AtomicUsize::new(0),
+            places: RequestPlaces::default(),
+            has_several_principals: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         };
         Self {
@@ -149,6 +147,14 @@ impl Proxy {
     #[must_use]
     pub fn limits(&self) -> Arc<Limits> {
         self.shared.limits.load_full()
+    }
+
+    /// Has so many principals be expected. Where there are several, none of them may have more than
+    /// its share of the places that they have in common; until this is called there is one.
+    pub fn expect_principals(&self, n_principals: usize) {
+        let has_several = n_principals > 1;
+        let known = &self.shared.has_several_principals;
+        known.store(has_several, Ordering::Relaxed);
     }
 
     /// Has other limits hold from now on. What is in flight, and sessions beyond a number that is
@@ -224,7 +230,7 @@ impl Proxy {
     /// Returns how many requests of clients wait for their answer.
     #[must_use]
     pub fn n_in_flight(&self) -> usize {
-        self.shared.n_in_flight.load(Ordering::Relaxed)
+        self.shared.places.n_awaited()
     }
 
     /// Admits a client. Its messages go to the session, what it is sent goes to `client`.
@@ -246,8 +252,10 @@ impl Proxy {
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
+        let bounds = self.shared.bounds(limits.sessions);
+        let of_one = bounds.of_one.min(limits.sessions_per_principal);
         // Ended sessions leave at the next sweep; they must not keep others out until then.
-        if sessions.len() >= limits.sessions.min(limits.sessions_per_principal) {
+        if sessions.len() >= of_one {
             sessions.retain(|_, session| !session.is_closed());
         }
         let of_principal = || {
@@ -256,15 +264,18 @@ impl Proxy {
                 .filter(|session| *session.principal() == visitor.principal)
                 .count()
         };
-        if sessions.len() >= limits.sessions
-            || (sessions.len() >= limits.sessions_per_principal
-                && of_principal() >= limits.sessions_per_principal)
-        {
+        let has_share = sessions.len() >= of_one && of_principal() >= of_one;
+        if has_share || sessions.len() >= limits.sessions {
             self.shared.observe(&Event::LimitReached(Limit::Sessions));
-            return Err(RpcError::new(
-                RpcErrorCode::LimitReached,
-                "too many sessions are open; end some or try again later",
-            ));
+            let text = if has_share && of_one < limits.sessions {
+                format!(
+                    "too many sessions of this principal are open: it may have {of_one} at once; \
+                     end some or try again later"
+                )
+            } else {
+                "too many sessions are open; end some or try again later".into()
+            };
+            return Err(RpcError::new(RpcErrorCode::LimitReached, text));
         }
         let session = ClientSession::new(Arc::clone(&self.shared), transport, visitor, client);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -291,7 +302,10 @@ impl Proxy {
             sessions.retain(|_, session| !session.is_closed());
             sessions.values().cloned().collect()
         };
-        self.make_places(&sessions, now);
+        // Not everything that brings a connection out of use is told of.
+        for entry in &self.shared.upstreams.load().entries {
+            entry.slots.make_places();
+        }
         let lists = self.shared.filter.lists();
         let lists = lists.map(|lists| (lists.revision(), self.shared.recorder.now()));
         for session in sessions {
@@ -303,37 +317,10 @@ impl Proxy {
                 continue;
             }
             session.sweep(now);
+            session.tell_of_other_rules();
             if let Some((revision, by_clock)) = lists {
                 session.tell_of_other_list(revision, by_clock);
             }
-        }
-    }
-
-    /// Where somebody waits for a place among the connections of an upstream, closes the connections
-    /// of the clients that were silent for longest.
-    fn make_places(&self, sessions: &[Arc<ClientSession>], now: Instant) {
-        let set = self.shared.upstreams.load();
-        for entry in &set.entries {
-            let n_wanted = entry.n_wanted_slots();
-            if n_wanted == 0 {
-                continue;
-            }
-            let mut silent: Vec<_> = sessions
-                .iter()
-                .filter_map(|session| Some((session.silent_for(now)?, session)))
-                .filter(|(silent_for, _)| *silent_for >= SILENT_ENOUGH)
-                .collect();
-            silent.sort_by_key(|(silent_for, _)| std::cmp::Reverse(*silent_for));
-            let closed = silent
-                .iter()
-                .filter(|(_, session)| session.make_place(entry));
-            let n_closed = closed.take(n_wanted).count();
-            let name = entry.name();
-            tracing::debug!(
-                upstream = %name,
-                n_closed,
-                "connections to upstream {name} are closed to make place for others"
-            );
         }
     }
 

@@ -188,12 +188,33 @@ impl Relay {
         }
     }
 
-    /// Closes the connection, of a client that was silent for long, to make place for others.
-    /// Returns whether there was one that nobody uses.
+    /// Returns since when nobody uses the connection, which the next message makes again if it is
+    /// closed; `None` where there is none or it is in use.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.is_connected()
+            && self.caller.is_set_up()
+            && self.is_quiet()
+            && !self.state().pending.is_client_asked();
+        is_idle.then(|| {
+            *self
+                .last_used
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        })
+    }
+
+    /// Closes the connection to make place for somebody else. Returns whether there was one that
+    /// nobody uses.
     pub(super) fn make_place(self: &Arc<Self>) -> bool {
-        let Some(live) = self.connection.current().filter(|_| self.is_quiet()) else {
+        let idle = self
+            .connection
+            .current()
+            .filter(|_| self.idle_since().is_some());
+        let Some(live) = idle else {
             return false;
         };
+        let name = self.upstream();
+        tracing::debug!(upstream = %name, "closing an idle connection to upstream {name} to make place");
         self.replace(live.generation);
         true
     }
@@ -281,8 +302,8 @@ impl Relay {
     /// Counts a request of the client whose end reached it, and wakes who waits for that.
     pub(super) fn pending_ended(&self) {
         self.state().pending.ended();
-        self.shared.n_in_flight.fetch_sub(1, Ordering::Relaxed);
         self.has_fewer_pending.notify_waiters();
+        self.entry.slots.make_places();
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -15,6 +15,7 @@ mod own;
 mod rating;
 mod reading_on;
 mod recommending;
+mod schema_cost;
 mod session_search;
 
 use std::sync::Arc;

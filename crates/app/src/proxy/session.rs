@@ -22,8 +22,9 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
-use super::escape::{Unescaping, taken_in};
+use super::escape::{Unescaping, inner, taken_in};
 use super::member::{Member, MemberLink};
+use super::places::{Presence, Room};
 use super::relay::{Relay, session_ended};
 use super::shared::Shared;
 use super::traces::{Traces, Tracing};
@@ -140,6 +141,31 @@ impl ClientSession {
     /// Notes that the client is there: a message came, or a stream to it is open.
     pub fn touch(&self) {
         self.caller.touch();
+    }
+
+    /// Notes whether the client waits for the answers to these requests. Those whose client is gone
+    /// go on, for it may come back; they keep neither others nor the end of the proxy waiting.
+    pub fn note_presence(&self, requests: &[RequestId], presence: Presence) {
+        let members = self.all_members();
+        for id in requests {
+            let id = inner(id);
+            let background = || self.shared.background_place(&self.caller.principal);
+            let parts = self.united.note_presence(&id, presence, background);
+            for member in &members {
+                for id in parts.iter().chain([&id]) {
+                    member.relay.note_presence(id, presence);
+                }
+            }
+        }
+    }
+
+    /// Takes room in memory for a message of so many bytes that waits for the client.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error that takes the place of an answer for which there is no room.
+    pub fn room_for(&self, n_bytes: usize) -> Result<Room, RpcError> {
+        self.shared.room_for(&self.caller.principal, n_bytes)
     }
 
     /// Returns the upstreams in their order.
@@ -310,20 +336,6 @@ impl ClientSession {
                 .all(|member| member.relay.is_quiet())
     }
 
-    /// Returns for how long nothing was heard of the client; `None` of one over standard input.
-    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
-        self.caller.silent_for(now)
-    }
-
-    /// Closes the connection to an upstream if nobody uses it. Returns whether it did.
-    pub(super) fn make_place(&self, entry: &Arc<UpstreamEntry>) -> bool {
-        let members = self.members.load();
-        let member = members
-            .iter()
-            .find(|member| Arc::ptr_eq(&member.relay.entry, entry));
-        member.is_some_and(|member| self.caller.is_set_up() && member.relay.make_place())
-    }
-
     /// Answers requests whose deadline has passed, and closes connections that a silent client
     /// does not use.
     pub(super) fn sweep(&self, now: Instant) {
@@ -374,16 +386,36 @@ impl ClientSession {
         }
     }
 
+    /// Has the client told that its list of tools is another one, where something else was forbidden to
+    /// it when it was shown that.
+    pub(super) fn tell_of_other_rules(self: &Arc<Self>) {
+        let revision = self.shared.filter.forbid_revision();
+        let rules = || self.shared.forbidden_to(&self.caller);
+        if self.is_closed() || !self.caller.has_other_rules(revision, rules) {
+            return;
+        }
+        if self.is_united() {
+            return self.tools_changed();
+        }
+        if let Some(only) = self.members.load().first()
+            && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())
+        {
+            let relay = Arc::clone(&only.relay);
+            tokio::spawn(async move { relay.tell_of_other_list().await });
+        }
+    }
+
     /// Has the client told that its list is another one, after changes of an upstream's tools were
     /// approved.
     pub(super) fn tell_of_approval(self: &Arc<Self>, upstream: &UpstreamName) {
         let members = self.members.load();
-        if self.is_closed() || members.iter().all(|member| member.name() != upstream) {
+        let member = members.iter().find(|member| member.name() == upstream);
+        let Some(member) = member.filter(|_| !self.is_closed()) else {
             return;
-        }
+        };
         self.caller.search.forget_offer();
         if self.is_united() {
-            return self.tools_changed();
+            return self.tools_changed_at(member);
         }
         if let Some(only) = members.first()
             && (only.relay.tells_of_changes() || self.shared.filter.lists().is_some())

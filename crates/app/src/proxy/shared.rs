@@ -1,7 +1,7 @@
 //! What the sessions of a proxy have in common.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
@@ -10,12 +10,14 @@ use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::naming::Naming;
+use riglm_domain::principal::Principal;
 use riglm_domain::request_hints::RequestHints;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{Event, Limit, Observer};
 use riglm_ports::tracer::Tracer;
 
 use super::caller::Caller;
+use super::places::{Bounds, Lack, Place, Places, Room, Standing};
 use super::relay::list_memory::ListMemory;
 use super::search_tool::{Offers, SearchTool};
 use super::united::directory::Directories;
@@ -59,13 +61,21 @@ pub(crate) struct Shared {
     pub(super) directories: Directories,
     /// Is told what happens.
     pub(crate) observer: std::sync::Arc<dyn Observer>,
-    /// Requests in flight in all sessions.
-    pub(crate) n_in_flight: AtomicUsize,
+    /// The places of requests in flight.
+    pub(super) places: RequestPlaces,
+    /// Several principals may come, so that none of them may have everything.
+    pub(super) has_several_principals: AtomicBool,
     /// The proxy is going to end: requests in flight may end, new ones are refused.
     pub(crate) is_stopping: AtomicBool,
 }
 
 impl Shared {
+    /// Returns whether somebody asks what a session could call: searches, recommendations, or what
+    /// chooses its lists.
+    pub(super) fn needs_offers(&self) -> bool {
+        self.search_tool.is_some() || self.recommender.is_some() || self.filter.lists().is_some()
+    }
+
     /// Tells who looks on that something happened.
     pub(crate) fn observe(&self, event: &Event<'_>) {
         self.observer.observe(event);
@@ -135,11 +145,118 @@ impl Shared {
         }
     }
 
+    /// Returns how many of so many places may be taken.
+    pub(super) fn bounds(&self, total: usize) -> Bounds {
+        let is_shared = self.has_several_principals.load(Ordering::Relaxed);
+        Bounds {
+            total,
+            of_one: if is_shared {
+                self.limits().share_of(total)
+            } else {
+                total
+            },
+        }
+    }
+
+    /// Takes a place among the requests in flight. Handshakes have places of their own, so that who
+    /// comes is let in however much is called.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RpcErrorCode::LimitReached`], which says whose places are taken.
+    pub(super) fn take_place(
+        &self,
+        principal: &Principal,
+        method: &str,
+    ) -> Result<Standing, RpcError> {
+        let bounds = self.bounds(self.limits().in_flight);
+        let places = if is_greeting(method) {
+            &self.places.greetings
+        } else {
+            &self.places.calls
+        };
+        let taken = places.take(principal, bounds);
+        taken.map(Standing::new).map_err(|lack| {
+            let of_one = bounds.of_one;
+            self.too_many(match lack {
+                Lack::Total => TOO_MANY.into(),
+                Lack::Share => format!(
+                    "too many requests of this principal are in flight: it may have {of_one} at \
+                     once (limits.principal_share); try again when some have ended"
+                ),
+            })
+        })
+    }
+
+    /// Returns the error of a session that has as many requests in flight as one may have.
+    pub(super) fn session_is_full(&self) -> RpcError {
+        self.too_many(TOO_MANY.into())
+    }
+
+    fn too_many(&self, text: String) -> RpcError {
+        self.observe(&Event::LimitReached(Limit::InFlight));
+        RpcError::new(RpcErrorCode::LimitReached, text)
+    }
+
+    /// Takes a place for a request whose client is gone; `None` where there is none, so that it
+    /// keeps the one it has.
+    pub(super) fn background_place(&self, principal: &Principal) -> Option<Place> {
+        let bounds = self.bounds(self.limits().in_flight);
+        self.places.background.take(principal, bounds).ok()
+    }
+
+    /// Takes room for a message of so many bytes that waits for a client.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RpcErrorCode::LimitReached`], which says why there is none.
+    pub(super) fn room_for(&self, principal: &Principal, n_bytes: usize) -> Result<Room, RpcError> {
+        let bounds = self.bounds(self.limits().waiting_bytes);
+        let taken = self.places.waiting.take_many(principal, n_bytes, bounds);
+        taken.map(Room::new).map_err(|lack| {
+            let whose = match lack {
+                Lack::Total => "clients",
+                Lack::Share => "the clients of this principal",
+            };
+            let text = format!(
+                "the answer was dropped: {whose} leave too much unread (limits.waiting_bytes)"
+            );
+            RpcError::new(RpcErrorCode::LimitReached, text)
+        })
+    }
+
     /// Returns the limits that hold now. What is returned is held for a moment only: not over an
     /// await.
     pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
         self.limits.load()
     }
+}
+
+/// The places of requests in flight. Of each kind there are as many as the limits allow requests.
+#[derive(Debug, Default)]
+pub(super) struct RequestPlaces {
+    calls: Arc<Places>,
+    /// By which clients begin, or see whether anybody is there.
+    greetings: Arc<Places>,
+    /// Whose client is gone.
+    background: Arc<Places>,
+    /// Bytes of messages that wait for their clients.
+    waiting: Arc<Places>,
+}
+
+impl RequestPlaces {
+    /// Returns how many requests have a client that waits for them.
+    pub(super) fn n_awaited(&self) -> usize {
+        self.calls.n_taken() + self.greetings.n_taken()
+    }
+}
+
+/// What is said where more requests are in flight than may be.
+const TOO_MANY: &str = "too many requests are in flight; try again when some have ended";
+
+/// Returns whether clients begin by a request, or see by it whether anybody is there.
+pub(super) fn is_greeting(method: &str) -> bool {
+    matches!(method, "initialize" | "server/discover" | "ping")
 }
 
 /// Returns the error for what comes after the proxy began to stop.

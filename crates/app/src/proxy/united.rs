@@ -20,14 +20,16 @@ pub(super) mod list_kind;
 mod listen;
 mod route;
 mod search;
+mod seen;
 pub(super) mod template;
 pub(super) mod waiting;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,8 @@ use tokio_util::sync::CancellationToken;
 use self::directory::UnitedList;
 use self::list_kind::{ChangeKind, ListKind};
 use self::listen::Listen;
+use self::seen::SeenList;
+use super::places::{Place, Presence, Standing};
 
 /// What the ids begin with of what the session asks for, and of what it passes on to the client.
 const OWN_IDS: &str = "riglm:u:";
@@ -60,6 +64,8 @@ pub(super) struct United {
 struct State {
     /// Requests of the client that are not answered yet.
     in_flight: HashMap<RequestId, InFlight>,
+    /// The places of those that the session itself works on.
+    standings: HashMap<RequestId, Standing>,
     /// Requests that the session itself made of members.
     asks: HashMap<RequestId, Ask>,
     /// Requests of members, by the id under which the client got them.
@@ -70,8 +76,17 @@ struct State {
     listens: HashMap<RequestId, Arc<Listen>>,
     /// The lists that the client saw last, the newest first.
     lists: HashMap<ListKind, VecDeque<Arc<UnitedList>>>,
-    /// Changes that the client has to be told of.
-    changed: BTreeSet<ChangeKind>,
+    /// What the client saw of each list when it asked last.
+    seen: HashMap<ListKind, SeenList>,
+    /// The upstreams that the last answer to each list left out.
+    missing: HashMap<ListKind, Vec<UpstreamName>>,
+    /// Lists that may have changed, with the members that have to be asked for them again.
+    changed: BTreeMap<ChangeKind, BTreeSet<u64>>,
+    /// Changes that are told whatever the client saw: it may have seen lists of which nothing is noted
+    /// here.
+    told_anyhow: BTreeSet<ChangeKind>,
+    /// How often that was noted.
+    n_changes: HashMap<ChangeKind, u64>,
     is_telling: bool,
     /// When the tools of all upstreams were known last, and for how many milliseconds.
     gathered: Option<(Instant, u64)>,
@@ -154,14 +169,39 @@ impl United {
         }
     }
 
-    /// Waits until nothing is in flight here that ends by itself, at most `limit`.
+    /// Notes whether the client waits for the answer to a request, if the session itself works on it.
+    /// Returns the requests that it made of members for that.
+    pub(super) fn note_presence(
+        &self,
+        id: &RequestId,
+        presence: Presence,
+        background: impl FnOnce() -> Option<Place>,
+    ) -> Vec<RequestId> {
+        let parts = {
+            let mut state = self.state();
+            if let Some(standing) = state.standings.get_mut(id) {
+                standing.note(presence, background);
+            }
+            let asks = state.asks.iter();
+            let parts = asks.filter(|(_, ask)| ask.behalf.as_ref() == Some(id));
+            parts.map(|(part, _)| part.clone()).collect()
+        };
+        self.has_fewer.notify_waiters();
+        parts
+    }
+
+    /// Waits until nothing is in flight here that ends by itself and that the client waits for, at
+    /// most `limit`.
     pub(super) async fn drain(&self, limit: Duration) {
         let ended = async {
             loop {
                 let fewer = self.has_fewer.notified();
                 let is_over = {
                     let state = self.state();
-                    let lasts = |id: &RequestId| state.listens.contains_key(id);
+                    let lasts = |id: &RequestId| {
+                        let standing = state.standings.get(id);
+                        state.listens.contains_key(id) || standing.is_some_and(Standing::is_left)
+                    };
                     let is_here = |request: &InFlight| matches!(request, InFlight::Here(_));
                     let mut all = state.in_flight.iter();
                     !all.any(|(id, request)| is_here(request) && !lasts(id))
@@ -178,6 +218,15 @@ impl United {
 }
 
 impl State {
+    /// Returns whether so many requests are in flight. Those in the background have places of their
+    /// own.
+    fn is_full(&self, limit: usize) -> bool {
+        let n_requests = self.in_flight.len();
+        let standings = self.standings.values();
+        n_requests >= limit
+            && n_requests - standings.filter(|of| of.is_in_background()).count() >= limit
+    }
+
     /// Returns the list of a kind that the client saw last.
     fn list(&self, kind: ListKind) -> Option<Arc<UnitedList>> {
         self.lists.get(&kind)?.front().cloned()

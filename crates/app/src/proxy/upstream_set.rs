@@ -1,6 +1,6 @@
 //! The configured upstreams, and what all sessions know of each of them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
-use tokio::sync::Notify;
 
 use super::known_params::KnownParams;
 use super::relay::connection::LATER;
+use super::slots::Slots;
 use super::tool_sets::{SeenToolSet, ToolSets};
 use super::united::catalog::Catalog;
 use crate::approvals::{Approvals, HeldChange};
@@ -50,8 +50,8 @@ pub struct UpstreamOptions {
     pub unavailable: Unavailable,
     /// How long the connection of a silent session stays open. It is made again when it is needed.
     pub idle_timeout: Duration,
-    /// The most connections at once.
-    pub max_connections: usize,
+    /// The most connections at once, where each is a process of its own; `None` for any number.
+    pub max_connections: Option<usize>,
 }
 
 impl Default for UpstreamOptions {
@@ -59,7 +59,7 @@ impl Default for UpstreamOptions {
         Self {
             unavailable: Unavailable::Hide,
             idle_timeout: Duration::from_mins(5),
-            max_connections: 128,
+            max_connections: Some(128),
         }
     }
 }
@@ -90,6 +90,9 @@ pub struct UpstreamState {
     pub n_waiting: usize,
     /// Whether a connection was ever asked for.
     pub was_used: bool,
+    /// How often a client was shown a list of tools without those of this upstream, because it was
+    /// starting or down.
+    pub n_left_out: u64,
     /// The tools that it listed last; `None` as long as no list of it was seen to its end.
     pub tool_set: Option<SeenToolSet>,
     /// The changes of its tools that are held back.
@@ -102,26 +105,20 @@ pub(super) struct UpstreamEntry {
     pub(super) upstream: Upstream,
     pub(super) catalog: Catalog,
     pub(super) params: KnownParams,
-    slots: Arc<Slots>,
+    pub(super) slots: Arc<Slots>,
     health: Mutex<Health>,
     /// The last attempt to reach it failed.
     is_failing: AtomicBool,
+    n_left_out: AtomicU64,
     observer: Arc<dyn Observer>,
     pub(super) tool_sets: ToolSets,
-}
-
-/// The places for connections to one upstream.
-#[derive(Debug, Default)]
-struct Slots {
-    n_taken: AtomicUsize,
-    /// How many wait for one.
-    n_wanted: AtomicUsize,
-    freed: Notify,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Health {
     was_used: bool,
+    /// It answered a handshake since it failed last.
+    was_up: bool,
     failure: Option<UpstreamError>,
 }
 
@@ -134,6 +131,7 @@ impl UpstreamEntry {
             slots: Arc::default(),
             health: Mutex::default(),
             is_failing: AtomicBool::new(false),
+            n_left_out: AtomicU64::new(0),
             observer,
             tool_sets: ToolSets::default(),
         }
@@ -144,47 +142,12 @@ impl UpstreamEntry {
         self.upstream.connector.name()
     }
 
-    /// Takes a place among the connections; `None` when there are as many as there may be.
-    pub(super) fn take_slot(&self) -> Option<Slot> {
-        let limit = self.upstream.options.max_connections;
-        let taken = self
-            .slots
-            .n_taken
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
-                (n < limit).then_some(n + 1)
-            });
-        taken.ok().map(|_| Slot(Arc::clone(&self.slots)))
-    }
-
-    /// Takes a place, and waits for one at most `limit`: connections that nobody uses are closed
-    /// when places are wanted.
-    pub(super) async fn wait_for_slot(&self, limit: Duration) -> Option<Slot> {
-        if let Some(slot) = self.take_slot() {
-            return Some(slot);
-        }
-        let _wanted = Wanted::new(&self.slots);
-        let waiting = async {
-            loop {
-                let freed = self.slots.freed.notified();
-                if let Some(slot) = self.take_slot() {
-                    return slot;
-                }
-                freed.await;
-            }
-        };
-        tokio::time::timeout(limit, waiting).await.ok()
-    }
-
-    /// Returns how many places are waited for.
-    pub(super) fn n_wanted_slots(&self) -> usize {
-        self.slots.n_wanted.load(Ordering::Acquire)
-    }
-
     /// Notes that a connection was made and set up.
     pub(super) fn succeeded(&self) {
         self.is_failing.store(false, Ordering::Release);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.was_used = true;
+        health.was_up = true;
         if health.failure.take().is_some() {
             let name = self.name();
             tracing::info!(upstream = %name, "upstream {name} is available again");
@@ -200,6 +163,20 @@ impl UpstreamEntry {
         }
     }
 
+    /// Notes that the upstream has not answered a handshake for as long as sessions wait for it,
+    /// unless it ever answered one: then it may be the session alone that waits.
+    pub(super) fn is_late(&self) {
+        let was_up = {
+            let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            health.was_up
+        };
+        if !was_up {
+            self.failed(&UpstreamError::Unreachable {
+                reason: "it has not answered the handshake yet",
+            });
+        }
+    }
+
     /// Notes that a connection could not be made or set up.
     pub(super) fn failed(&self, error: &UpstreamError) {
         if *error == (UpstreamError::Unreachable { reason: LATER }) {
@@ -208,6 +185,7 @@ impl UpstreamEntry {
         self.is_failing.store(true, Ordering::Release);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.was_used = true;
+        health.was_up = false;
         if health.failure.as_ref() != Some(error) {
             let name = self.name();
             tracing::warn!(upstream = %name, "upstream {name} is unavailable: {error}");
@@ -217,6 +195,11 @@ impl UpstreamEntry {
         if was_available {
             self.tell(false);
         }
+    }
+
+    /// Notes that a client was shown a list of tools without those of the upstream.
+    pub(super) fn was_left_out(&self) {
+        self.n_left_out.fetch_add(1, Ordering::Relaxed);
     }
 
     fn tell(&self, is_available: bool) {
@@ -243,40 +226,14 @@ impl UpstreamEntry {
             name: self.name().clone(),
             is_available: health.failure.is_none(),
             reason: health.failure.map(|error| error.to_string()),
-            n_connections: self.slots.n_taken.load(Ordering::Acquire),
-            n_waiting: self.n_wanted_slots(),
+            n_connections: self.slots.n_taken(),
+            n_waiting: self.slots.n_waiting(),
             was_used: health.was_used,
+            n_left_out: self.n_left_out.load(Ordering::Relaxed),
             tool_set: self.tool_sets.seen(),
             held: (self.upstream.approvals.as_ref())
                 .map_or_else(Vec::new, |approvals| approvals.held(self.name())),
         }
-    }
-}
-
-/// A place among the connections of an upstream, given back when it is dropped.
-#[derive(Debug)]
-pub(super) struct Slot(Arc<Slots>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.n_taken.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_one();
-    }
-}
-
-/// Counts one who waits for a place, as long as it lives.
-struct Wanted<'a>(&'a Slots);
-
-impl<'a> Wanted<'a> {
-    fn new(slots: &'a Slots) -> Self {
-        slots.n_wanted.fetch_add(1, Ordering::AcqRel);
-        Self(slots)
-    }
-}
-
-impl Drop for Wanted<'_> {
-    fn drop(&mut self) {
-        self.0.n_wanted.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a tool is recommended, in one sentence.
+//! Why a tool is recommended, in words.
 
 use riglm_domain::recommender::{Factor, Factors, Signals, ToolStanding};
 
@@ -9,7 +9,7 @@ const FITS: f64 = 0.4;
 /// From this much on, the session speaks for a tool.
 const SESSION: f64 = 0.3;
 
-/// Returns the sentence: what of the intent the tool fits, and how it did so far.
+/// Returns the reasons: how well the tool matches the intent, and how it did so far.
 pub(super) fn sentence(
     signals: &Signals,
     factors: &Factors,
@@ -18,9 +18,9 @@ pub(super) fn sentence(
 ) -> String {
     let relevance = factors.of(Factor::Relevance);
     let fit = match relevance {
-        value if value >= FITS_WELL => "fits best what was asked",
-        value if value >= FITS => "fits what was asked",
-        _ => "is near to what was asked",
+        value if value >= FITS_WELL => "Best match",
+        value if value >= FITS => "Good match",
+        _ => "Weak match",
     };
     let named = words(signals);
     let mut parts = vec![if named.is_empty() {
@@ -29,15 +29,12 @@ pub(super) fn sentence(
         format!("{fit} ({})", named.join(", "))
     }];
     if session_share >= SESSION {
-        parts.push("goes with what this session does".into());
+        parts.push("Goes with what this session does".into());
     }
     if let Some(standing) = standing {
         parts.extend(past(standing));
     }
-    let mut sentence = parts.join("; ");
-    if let Some(first) = sentence.get(..1).map(str::to_uppercase) {
-        sentence.replace_range(..1, &first);
-    }
+    let mut sentence = parts.join(". ");
     sentence.push('.');
     sentence
 }
@@ -65,21 +62,21 @@ fn past(standing: &ToolStanding) -> Vec<String> {
             "calls"
         };
         parts.push(format!(
-            "{} of {} {calls} went well",
+            "{} of {} {calls} succeeded",
             endings.n_ok, endings.n_ended
         ));
     }
     if let Some((latency, _)) = standing.latency {
         let ms = latency.as_secs_f64() * 1e3;
         parts.push(if ms < 1.0 {
-            "answers within a millisecond".into()
+            "Typical time below 1 ms".into()
         } else {
-            format!("answers in about {ms:.0} ms")
+            format!("Typical time {ms:.0} ms")
         });
     }
     if let Some(stars) = standing.mean_stars() {
         let (n, _) = standing.ratings;
-        parts.push(format!("rated {stars:.1} of 5 by {n}"));
+        parts.push(format!("Rated {stars:.1} of 5 by {n}"));
     }
     parts
 }
@@ -96,7 +93,7 @@ mod tests {
     fn a_sentence_says_what_fits_and_how_it_went() {
         let factors = |relevance| Factors::new([relevance, 0.5, 0.5, 0.5, 0.5]);
         let bare = sentence(&Signals::default(), &factors(0.1), None, 0.0);
-        assert_eq!(bare, "Is near to what was asked.");
+        assert_eq!(bare, "Weak match.");
         let standing = ToolStanding {
             endings: Endings {
                 n_ended: 50,
@@ -109,8 +106,8 @@ mod tests {
         let full = sentence(&Signals::default(), &factors(0.9), Some(&standing), 0.5);
         assert_eq!(
             full,
-            "Fits best what was asked; goes with what this session does; 48 of 50 calls went well; \
-             answers in about 15 ms; rated 4.8 of 5 by 12."
+            "Best match. Goes with what this session does. 48 of 50 calls succeeded. Typical time 15 \
+             ms. Rated 4.8 of 5 by 12."
         );
     }
 }

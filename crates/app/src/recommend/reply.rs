@@ -72,6 +72,6 @@ pub struct NamedNeighbour {
 pub struct NamedWorkflow {
     /// The names by which clients call them, in their order.
     pub steps: Vec<String>,
-    /// How often the two of the rarest step followed each other.
+    /// In how many work sessions this whole sequence was called.
     pub support: u64,
 }

@@ -379,14 +379,14 @@ impl Recommender {
         if !ranked.fits {
             let n_tools = offered.len();
             notes.push(format!(
-                "Nothing here fits: none of {n_tools} tools does what was asked."
+                "No matching tool found among {n_tools}. Try other words, or ask the user."
             ));
         } else if tools.is_empty() && !left_out.is_empty() {
             notes.push("What fits cannot be used now.".to_owned());
         } else if ranked.quality == SearchQuality::Low {
             let n_tools = offered.len();
             notes.push(format!(
-                "These are the nearest of {n_tools} tools; none may fit."
+                "No tool is a certain match; these are the closest of {n_tools}."
             ));
         }
         if call.offer.is_partial() {
@@ -462,13 +462,14 @@ fn recommended(
         named.take(MAX_NEIGHBOURS).collect::<Vec<_>>()
     };
     let successions = &known.successions;
-    let workflow = successions.workflow(&tool.tool, |step| offer.position_of(step).is_some());
+    let is_offered = |step: &ToolRef| offer.position_of(step).is_some();
+    let workflow = known.workflows.usual(&tool.tool, is_offered);
     let workflow = workflow.map(|Workflow { steps, support }| NamedWorkflow {
         steps: steps
             .iter()
             .filter_map(|step| name_of(offer, step))
             .collect(),
-        support,
+        support: *support,
     });
     let standing = known.standings.of(&tool.tool);
     RecommendedTool {

@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
+use riglm_domain::invocation::{CallSession, Outcome, PastCall};
 use riglm_domain::principal::Principal;
-use riglm_domain::recommender::{Endings, Standings, Successions, ToolStanding, decayed};
+use riglm_domain::recommender::{
+    Endings, Standings, Successions, ToolStanding, Workflows, decayed,
+};
 use riglm_domain::tool::ToolRef;
 use riglm_domain::usage::ToolStatistics;
-use riglm_ports::analytics::{FeedbackRepository, StoreError, UsageRepository};
+use riglm_ports::analytics::{
+    FeedbackRepository, InvocationRepository, StoreError, UsageRepository,
+};
 use riglm_ports::clock::Clock;
 use tokio::sync::watch;
 
@@ -22,15 +27,17 @@ const READ_ANEW_AFTER: SignedDuration = SignedDuration::from_mins(1);
 const AGES: [u32; 6] = [1, 4, 16, 64, 256, 1_024];
 /// How far back it is counted how calls ended and how long they took, in days.
 const COUNTED_DAYS: u32 = 90;
+/// How many of the newest calls are looked at for sequences.
+const MAX_CALLS: u32 = 10_000;
 /// How many of the newest pieces of feedback are looked at.
 const MAX_FEEDBACK: u32 = 20_000;
 /// How many principals are known at a time.
 const MAX_PRINCIPALS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 /// What was recorded. One store is all of them.
-pub trait RecommendStores: UsageRepository + FeedbackRepository {}
+pub trait RecommendStores: UsageRepository + InvocationRepository + FeedbackRepository {}
 
-impl<T: UsageRepository + FeedbackRepository> RecommendStores for T {}
+impl<T: UsageRepository + InvocationRepository + FeedbackRepository> RecommendStores for T {}
 
 /// What is known of tools for one principal.
 #[derive(Debug, Default)]
@@ -39,6 +46,8 @@ pub(super) struct Known {
     pub(super) standings: Standings,
     /// Which followed which.
     pub(super) successions: Arc<Successions>,
+    /// Which sequences of calls sessions had in common.
+    pub(super) workflows: Arc<Workflows>,
 }
 
 /// What is known of tools for everybody.
@@ -46,6 +55,7 @@ pub(super) struct Known {
 struct General {
     of: BTreeMap<ToolRef, ToolStanding>,
     successions: Arc<Successions>,
+    workflows: Arc<Workflows>,
     read_at: Timestamp,
 }
 
@@ -190,6 +200,7 @@ impl KnownTools {
         let known = Known {
             standings: Standings::new(of),
             successions: Arc::clone(&general.successions),
+            workflows: Arc::clone(&general.workflows),
         };
         Ok(Some((known, general.read_at)))
     }
@@ -250,12 +261,29 @@ impl General {
             of.entry(feedback.tool.clone()).or_default().rate(&feedback);
         }
         let transitions = store.transitions(None, None).await?;
+        let calls = store.recent_calls(MAX_CALLS).await?;
         Ok(Self {
             of,
             successions: Arc::new(Successions::new(&transitions)),
+            workflows: Arc::new(workflows(&calls)),
             read_at: now,
         })
     }
+}
+
+/// Returns the sequences of calls, oldest first. What was held back was not done, and a further round
+/// is part of a call that is there.
+fn workflows(calls: &[PastCall]) -> Workflows {
+    let was_made =
+        |call: &&PastCall| call.continues.is_none() && call.outcome != Some(Outcome::Refused);
+    let calls: Vec<(CallSession, ToolRef)> = (calls.iter().filter(was_made))
+        .map(|call| (call.belongs_to(), call.tool_ref()))
+        .collect();
+    let mut of: BTreeMap<CallSession, Vec<&ToolRef>> = BTreeMap::new();
+    for (session, tool) in &calls {
+        of.entry(*session).or_default().push(tool);
+    }
+    Workflows::of_sessions(of.into_values())
 }
 
 fn latency(statistics: &ToolStatistics) -> Option<(Duration, u64)> {

@@ -22,6 +22,7 @@ use riglm_ports::encoder::{Encoder, EncoderError};
 
 use self::expanding::Variants;
 use super::encoders::Tier;
+use super::judging::fits;
 
 /// A right tool among this many says that the answer was good.
 const N_GRADED: usize = 5;
@@ -33,6 +34,8 @@ pub struct LabelledCatalog {
     pub tools: Vec<IndexedTool>,
     /// The queries, in the order in which they were asked.
     pub queries: Vec<LabelledQuery>,
+    /// Texts of queries that no tool of the catalog is for.
+    pub foreign: Vec<String>,
 }
 
 /// A query, and what should be found.
@@ -56,6 +59,8 @@ pub struct EvaluationOptions {
     pub synonyms: Synonyms,
     /// How answers are graded.
     pub quality: QualityRules,
+    /// How well a tool fits at least of which an answer does not say that no tool matches.
+    pub min_fit: f64,
     /// Whether each query is answered with what all other groups used.
     pub with_history: bool,
     /// How many tools are ranked, at least the largest place that is measured.
@@ -88,6 +93,22 @@ pub struct Graded {
     pub n_found: u64,
 }
 
+/// How many of some queries something holds for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How many it holds for.
+    pub part: u64,
+    /// How many there are.
+    pub whole: u64,
+}
+
+impl Share {
+    fn add(&mut self, holds: bool) {
+        self.part += u64::from(holds);
+        self.whole += 1;
+    }
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub struct EvaluationReport {
@@ -98,6 +119,13 @@ pub struct EvaluationReport {
     pub recommended: (usize, u64),
     /// What came of the answers of each grade.
     pub grades: BTreeMap<SearchQuality, Graded>,
+    /// To how many queries that a tool of the catalog is for it was answered that no tool matches.
+    pub false_no_match: Share,
+    /// To how many queries that no tool of the catalog is for that was not answered.
+    pub missed_no_match: Share,
+    /// To how many of those it was not even answered that no tool is a certain match: the answer is not
+    /// graded low.
+    pub missed_uncertain: Share,
     /// For how many queries other words were tried, and for how many of them the answer was graded
     /// better with them.
     pub expanded: (u64, u64),
@@ -123,46 +151,55 @@ pub async fn evaluate(
     progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> Result<EvaluationReport, EncoderError> {
     let mut index = ToolIndex::new(catalog.tools.clone());
-    let mut queries: Vec<Query> = (catalog.queries.iter())
-        .map(|query| Query::new(&query.text, &options.synonyms))
+    let labelled = catalog.queries.iter().map(|query| query.text.as_str());
+    let foreign = catalog.foreign.iter().map(String::as_str);
+    let texts: Vec<&str> = labelled.chain(foreign).collect();
+    let mut queries: Vec<Query> = (texts.iter())
+        .map(|text| Query::new(text, &options.synonyms))
         .collect();
     let mut tiers: Vec<Tier> = Vec::new();
-    let mut encode_times = vec![
-        Duration::ZERO;
-        if encoders.is_empty() {
-            0
-        } else {
-            queries.len()
-        }
-    ];
+    let n_encoded = if encoders.is_empty() {
+        0
+    } else {
+        queries.len()
+    };
+    let mut encode_times = vec![Duration::ZERO; n_encoded];
     for encoder in encoders {
         let tier = Tier::new(Arc::clone(encoder), None);
         let told = |done: usize, all: usize| progress("embedding tools", done, all);
         let (vectors, centre) = tier.tools(&catalog.tools, &told).await?;
         index = index.with_vectors(tier.model(), &vectors, &centre);
         for (number, query) in queries.iter_mut().enumerate() {
-            let text = Query::cut(&catalog.queries[number].text);
+            let text = Query::cut(texts[number]);
             let started = Instant::now();
             let vector = tier.fresh_query(text).await?;
             encode_times[number] += started.elapsed();
             if let Some(vector) = tier.centred(&vector) {
                 *query = query.clone().with_vector(vector);
             }
-            progress("encoding queries", number + 1, encode_times.len());
+            progress("encoding queries", number + 1, n_encoded);
         }
         tiers.push(tier);
     }
+    let (queries, foreign) = queries.split_at(catalog.queries.len());
     let none = Variants::default();
     let variants = match &options.expansion {
         None => none,
         Some(rules) => {
-            let first = rank_all(catalog, &index, (&queries, &none), options, &|_, _, _| {});
+            let first = rank_all(catalog, &index, (queries, &none), options, &|_, _, _| {});
             let low = first.low.as_slice();
-            let asked = (queries.as_slice(), low);
+            let asked = (queries, low);
             expanding::variants(catalog, &index, asked, &tiers, (options, rules)).await?
         }
     };
-    let mut report = rank_all(catalog, &index, (&queries, &variants), options, progress);
+    let mut report = rank_all(catalog, &index, (queries, &variants), options, progress);
+    for query in foreign {
+        let hits = index.rank(query, &options.ranking, None, N_GRADED);
+        report.missed_no_match.add(fits(&hits, options.min_fit));
+        let (_, quality) = grade(&hits, &options.quality);
+        (report.missed_uncertain).add(quality != SearchQuality::Low);
+    }
+    encode_times.truncate(queries.len());
     report.encode_times = encode_times;
     report.encode_times.sort_unstable();
     Ok(report)
@@ -182,6 +219,7 @@ fn rank_all(
     let reranker = (options.recommending.as_ref()).map(|rules| Reranker::new(rules, index));
     let mut recommended: BTreeSet<usize> = BTreeSet::new();
     let mut n_right = 0;
+    let mut false_no_match = Share::default();
     let mut expanded = (0, 0);
     let mut low = Vec::new();
     for (number, (query, labelled)) in queries.iter().zip(&catalog.queries).enumerate() {
@@ -210,6 +248,10 @@ fn rank_all(
                 })
             }),
         };
+        let n_tools = index.tools().len();
+        if labelled.gold.items().any(|tool| *tool < n_tools) {
+            false_no_match.add(!fits(&hits, options.min_fit));
+        }
         let (_, quality) = grade(&hits, &options.quality);
         if quality == SearchQuality::Low {
             low.push(number);
@@ -237,6 +279,9 @@ fn rank_all(
         grades,
         rank_times,
         encode_times: Vec::new(),
+        false_no_match,
+        missed_no_match: Share::default(),
+        missed_uncertain: Share::default(),
         expanded,
         low,
     }
@@ -448,6 +493,7 @@ mod tests {
                 query("read this", &[0, 1], 2),
                 query("mail this", &[2], 3),
             ],
+            foreign: Vec::new(),
         }
     }
 
@@ -456,6 +502,7 @@ mod tests {
             ranking: RankingRules::default(),
             synonyms: Synonyms::default(),
             quality: QualityRules::default(),
+            min_fit: 0.001,
             with_history,
             limit: 20,
             recommending: None,
@@ -485,6 +532,20 @@ mod tests {
             .unwrap();
         assert!(known.metrics.recall(3) >= plain.metrics.recall(3));
         assert!((unknown.metrics.mrr() - plain.metrics.mrr()).abs() < 1e-12);
+    }
+
+    #[tokio::test]
+    async fn answers_that_no_tool_matches_are_measured_on_queries_with_a_tool_and_without_one() {
+        let mut catalog = catalog();
+        catalog.queries.push(query("imprint", &[1], 4));
+        catalog.foreign = vec!["paint the fence".into(), "read the stars".into()];
+        let report = evaluate(&catalog, &[], &options(false), &|_, _, _| {})
+            .await
+            .unwrap();
+        let share = |part, whole| Share { part, whole };
+        assert_eq!(report.false_no_match, share(1, 4));
+        assert_eq!(report.missed_no_match, share(1, 2));
+        assert_eq!(report.missed_uncertain.whole, 2);
     }
 
     #[tokio::test]

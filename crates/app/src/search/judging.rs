@@ -4,7 +4,6 @@ use riglm_domain::retrieval::{Hit, NameLikeness, Term, fit, nearest_names, words
 use riglm_domain::search::SearchQuality;
 
 use super::offer::{Offer, OfferedTool};
-use super::service::SearchRules;
 
 /// How many names are suggested where nothing fits.
 const N_NAMES: usize = 3;
@@ -56,11 +55,13 @@ impl Judged {
             return Self {
                 hits: with_first(&near, hits),
                 quality,
-                notes: vec!["No tool has this name; the nearest by name come first.".into()],
+                notes: vec![
+                    "No tool has this name; those with the nearest names come first.".into(),
+                ],
             };
         }
         let n_tools = offered.len();
-        let note = format!("These are the nearest of {n_tools} tools; none may fit.");
+        let note = format!("No tool is a certain match; these are the closest of {n_tools}.");
         let is_low = quality == SearchQuality::Low;
         Self {
             hits: with_last(hits, &near),
@@ -133,10 +134,12 @@ fn exact(text: &str, offered: &[OfferedTool], hits: &[Hit]) -> Vec<usize> {
     exact
 }
 
-/// Returns whether one of the first hits fits, or was used for something similar.
-pub(super) fn fits(hits: &[Hit], rules: &SearchRules) -> bool {
+/// Returns whether anything speaks for one of the first hits: its words or its meaning, where it fits at
+/// least so well, or that it was used for something similar.
+pub(super) fn fits(hits: &[Hit], min_fit: f64) -> bool {
+    let speaks = |hit: &Hit| hit.coverage > 0.0 || hit.cosine.is_some_and(|cosine| cosine > 0.0);
     let mut first = hits.iter().take(N_JUDGED);
-    first.any(|hit| fit(hit) >= rules.min_fit || is_remembered(hit))
+    first.any(|hit| (speaks(hit) && fit(hit) >= min_fit) || is_remembered(hit))
 }
 
 /// Returns the positions of at most `n` tools whose names are nearest to one, nearest first.
@@ -172,13 +175,12 @@ fn nothing_fits(text: &str, offer: &Offer, has_names: bool) -> String {
     if n_tools == 0 {
         "There are no tools.".into()
     } else if has_names {
-        "Nothing here matches; these are the nearest by name.".into()
+        "No matching tool found; these have the nearest names.".into()
     } else if words(text).is_empty() {
-        "The query has no word to look for; say what is to be done.".into()
+        "The query has no word to search for. Describe the task.".into()
     } else {
         format!(
-            "Nothing here matches. Say what is to be done in other words, or ask the user; there \
-             are {more_than}{n_tools} tools."
+            "No matching tool found among {more_than}{n_tools}. Try other words, or ask the user."
         )
     }
 }
@@ -198,4 +200,24 @@ fn is_remembered(hit: &Hit) -> bool {
     hit.terms
         .iter()
         .any(|(term, value)| *term == Term::Memory && *value > 0.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::service::SearchRules;
+
+    #[test]
+    fn nothing_matches_only_where_neither_words_nor_meaning_speak_for_a_tool() {
+        let hit = |coverage, cosine| Hit {
+            coverage,
+            cosine,
+            ..named(0)
+        };
+        let fits = |hit| fits(&[hit], SearchRules::default().min_fit);
+        assert!(!fits(hit(0.0, None)), "no word, and no vectors");
+        assert!(!fits(hit(0.0, Some(0.0))) && !fits(hit(0.0, Some(-0.5))));
+        assert!(fits(hit(0.05, None)) && fits(hit(0.1, Some(0.0))));
+        assert!(fits(hit(0.0, Some(0.2))), "it means something near");
+    }
 }

@@ -73,6 +73,7 @@ pub struct Offer {
     tools: Vec<OfferedTool>,
     servers: Vec<(UpstreamName, ServerText)>,
     is_partial: bool,
+    lacks_upstreams: bool,
 }
 
 impl Offer {
@@ -105,7 +106,28 @@ impl Offer {
             tools,
             servers,
             is_partial: false,
+            lacks_upstreams: false,
         }
+    }
+
+    /// Returns the offer as one without the tools of some upstreams, which are starting or down.
+    #[must_use]
+    pub fn lacking_upstreams(self) -> Self {
+        let mut digest = Sha256::new();
+        digest.update(self.id);
+        digest.update(b"lacking upstreams");
+        Self {
+            id: digest.finalize().into(),
+            lacks_upstreams: true,
+            ..self
+        }
+    }
+
+    /// Returns whether the tools of some upstreams are missing for now: what is chosen of it must
+    /// not last.
+    #[must_use]
+    pub fn lacks_upstreams(&self) -> bool {
+        self.lacks_upstreams
     }
 
     /// Returns the offer as one that has the first tools only of those that there are.
@@ -116,6 +138,22 @@ impl Offer {
             is_partial: true,
             ..self
         }
+    }
+
+    /// Returns the offer of those of its tools that a question about their positions holds for.
+    #[must_use]
+    pub fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
+        let tools = self.tools.iter().enumerate();
+        let tools = tools.filter(|(at, _)| is_kept(*at));
+        let tools = tools.map(|(_, tool)| tool.clone()).collect();
+        let mut kept = Self::new(tools, self.servers.clone());
+        if self.is_partial {
+            kept = kept.partial();
+        }
+        if self.lacks_upstreams {
+            kept = kept.lacking_upstreams();
+        }
+        kept
     }
 
     /// Returns whether there are more tools than these, which cannot be found.

@@ -55,7 +55,7 @@ pub struct SearchRules {
     pub synonyms: Synonyms,
     /// How long a search waits for the encoder before it goes on without.
     pub encoder_deadline: Duration,
-    /// An answer of which no hit fits better than this says that nothing fits; see
+    /// An answer of which no hit fits better than this says that no tool matches; see
     /// [`fit`](riglm_domain::retrieval::fit()).
     pub min_fit: f64,
 }
@@ -86,7 +86,7 @@ impl Default for SearchRules {
             answer: AnswerRules::default(),
             synonyms: Synonyms::shipped(),
             encoder_deadline: Duration::from_millis(500),
-            min_fit: 0.05,
+            min_fit: 0.001,
         }
     }
 }

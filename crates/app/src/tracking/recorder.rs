@@ -86,6 +86,16 @@ pub struct SessionDetails<'a> {
     pub profile: Option<&'a ProfileName>,
 }
 
+/// How long a call took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallTimes {
+    /// From its receipt until the upstream had it: mostly for a connection to be made. All of the time,
+    /// where the upstream never had it.
+    pub wait: Duration,
+    /// From then on until its answer came, or it was given up.
+    pub duration: Duration,
+}
+
 /// What the row of a call is made of.
 #[derive(Debug)]
 pub struct CallDetails<'a> {
@@ -293,20 +303,21 @@ impl Recorder {
         Ok(id)
     }
 
-    /// Closes the row of a call. `response` is the size of the answer and the JSON text of its
+    /// Closes the row of a call, which took so long. `response` is the size of the answer and the JSON text of its
     /// result, when there is one.
     pub async fn call_closed(
         &self,
         id: InvocationId,
         outcome: Outcome,
-        duration: Duration,
+        times: CallTimes,
         response: (usize, Option<&str>),
     ) {
         let (response_bytes, result) = response;
         let end = InvocationEnd {
             id,
             outcome,
-            duration_us: micros(duration),
+            duration_us: micros(times.duration),
+            wait_us: micros(times.wait),
             response_bytes: response_bytes as u64,
             result: result
                 .filter(|_| self.options.include_results)

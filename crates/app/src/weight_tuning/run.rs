@@ -107,7 +107,7 @@ pub enum TuningError {
 }
 
 /// All versions of the weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WeightHistory {
     /// The versions, oldest first.
     pub versions: Vec<WeightVersion>,

@@ -176,7 +176,7 @@ async fn a_hidden_tool_is_called_by_its_name_and_known_as_hidden() {
         ask(&scene, &call.to_string()).await;
     }
     let sources: Vec<_> = calls(&scene).iter().map(|call| call.source).collect();
-    let expected = [ToolSource::Hidden, ToolSource::Shown, ToolSource::Shown];
+    let expected = [ToolSource::Hidden, ToolSource::Shown, ToolSource::Unlisted];
     assert_eq!(sources, expected);
 }
 

@@ -166,7 +166,7 @@ async fn a_call_through_the_tool_is_the_call_that_it_stands_for() {
         ("hidden_read", ToolSource::Hidden),
         ("hidden_read", ToolSource::Hidden),
         ("read", ToolSource::Shown),
-        ("nobodys", ToolSource::Shown),
+        ("nobodys", ToolSource::Unlisted),
     ];
     assert_eq!(calls, expected);
     assert!(scene.outcomes().await.iter().all(Option::is_some));
@@ -237,7 +237,7 @@ async fn a_name_that_nobody_has_is_answered_with_the_nearest_ones_in_full_once()
     scene.upstream.reply_to("tools/call", refusal);
     // The list is not known the first time.
     let first = ask(&scene, 1, &direct(1, "readFile", "{}")).await;
-    let start = r#""error":{"code":-32602,"message":"Unknown tool: readFile No tool is named"#;
+    let start = r#""error":{"code":-32602,"message":"Unknown tool: readFile. No tool is named"#;
     assert!(
         first.contains(start) && first.contains(r#","data":1.0}"#),
         "{first}"

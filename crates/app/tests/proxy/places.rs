@@ -1,62 +1,359 @@
-//! Places among the connections of an upstream, and who has to make one.
+//! Places among the connections of an upstream and among the requests in flight: who has to make
+//! one, and how many of them one principal may have.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riglm_app::proxy::ClientSession;
-use riglm_domain::message::Message;
+use riglm_app::limits::Limits;
+use riglm_app::proxy::{ClientSession, Presence};
+use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
+use riglm_domain::rpc_error::RpcErrorCode;
 use riglm_ports::fake::RecordingClient;
 
-use crate::scene::{HELLO, Scene, Setup};
+use crate::scene::{HELLO, Scene, Setup, call, id};
 
-/// Returns a session that has the only place there is, and a second one that wants it.
-async fn full() -> (Scene, Arc<RecordingClient>, Arc<ClientSession>) {
+const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// How long is waited for what comes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A client with its session.
+struct Visitor {
+    client: Arc<RecordingClient>,
+    session: Arc<ClientSession>,
+}
+
+impl Visitor {
+    fn new(scene: &Scene, principal: &str) -> Self {
+        let client = Arc::new(RecordingClient::default());
+        let principal = Principal::named(principal);
+        let accepted = (scene.proxy).accept(
+            Transport::StreamableHttp,
+            &principal,
+            Arc::<RecordingClient>::clone(&client),
+        );
+        Self {
+            client,
+            session: accepted.unwrap(),
+        }
+    }
+
+    async fn send(&self, text: &str) {
+        let message = Message::from_text(text.into()).unwrap();
+        self.session.receive(message).await.unwrap();
+    }
+
+    async fn connect(&self) {
+        self.send(HELLO).await;
+        self.send(READY).await;
+    }
+
+    /// Returns the answer that came last.
+    fn last(&self) -> String {
+        let last = self.client.delivered().pop();
+        last.map(|(text, _)| text).unwrap_or_default()
+    }
+}
+
+/// Returns a scene with so many connections, and the upstream that answers calls of a method.
+fn with_connections(max_connections: usize, handshake_timeout: Duration) -> Scene {
+    let limits = Limits {
+        handshake_timeout,
+        ..Limits::default()
+    };
     let setup = Setup {
-        max_connections: 1,
+        limits,
+        max_connections,
         ..Setup::default()
     };
     let scene = setup.scene();
-    scene.send(HELLO).await;
-    let client = Arc::new(RecordingClient::default());
-    let other = scene
-        .proxy
-        .accept(
-            Transport::StreamableHttp,
-            &Principal::local(),
-            client.clone(),
-        )
-        .unwrap();
-    (scene, client, other)
+    scene
+        .upstream
+        .reply_to("tools/list", r#""result":{"tools":[]}"#);
+    scene
 }
 
-#[tokio::test]
-async fn a_silent_client_makes_place_for_one_that_comes() {
-    let (scene, client, other) = full().await;
-    let hello = Message::from_text(HELLO.into()).unwrap();
-    let coming = tokio::spawn(async move { other.receive(hello).await });
-    let arriving = async {
-        while client.delivered().is_empty() {
-            scene.proxy.sweep(Instant::now() + Duration::from_secs(11));
-            tokio::time::sleep(Duration::from_millis(5)).await;
+async fn eventually(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), arriving)
-        .await
-        .unwrap();
-    coming.await.unwrap().unwrap();
-    let (answer, _) = client.delivered().remove(0);
-    assert!(answer.contains("\"result\""), "{answer}");
-    assert_eq!(scene.upstream.connections(), (2, 1));
+    tokio::time::timeout(SOON, waiting).await.unwrap();
 }
 
 #[tokio::test]
-async fn where_nobody_was_silent_for_long_a_client_that_comes_is_refused() {
-    let (scene, client, other) = full().await;
-    let hello = Message::from_text(HELLO.into()).unwrap();
-    other.receive(hello).await.unwrap();
-    let (answer, _) = client.delivered().remove(0);
-    assert!(answer.contains("max_connections"), "{answer}");
+async fn the_connection_that_was_not_used_for_longest_makes_place_at_once() {
+    let scene = with_connections(2, SOON);
+    let [first, second, third] = ["a", "b", "c"].map(|name| Visitor::new(&scene, name));
+    first.connect().await;
+    second.connect().await;
+    first
+        .send(r#"{"jsonrpc":"2.0","id":5,"method":"tools/list"}"#)
+        .await;
+    // Nothing sweeps here: who comes is served at once.
+    third.connect().await;
+    assert!(third.last().contains("\"result\""), "{}", third.last());
+    eventually(|| scene.upstream.connections() == (3, 1)).await;
+    let n_sent = scene.upstream.sent().len();
+    first
+        .send(r#"{"jsonrpc":"2.0","id":6,"method":"tools/list"}"#)
+        .await;
+    assert_eq!(
+        scene.upstream.connections().0,
+        3,
+        "the first one kept its own"
+    );
+    assert_eq!(scene.upstream.sent().len(), n_sent + 1);
+    second
+        .send(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#)
+        .await;
+    assert!(
+        second.last().contains("\"id\":7,\"result\""),
+        "{}",
+        second.last()
+    );
+    assert_eq!(scene.upstream.connections().0, 4, "it got another one");
+}
+
+#[tokio::test]
+async fn two_hundred_clients_take_turns_at_few_connections() {
+    let scene = with_connections(16, SOON);
+    let visitors: Vec<Visitor> = (0..200).map(|_| Visitor::new(&scene, "a")).collect();
+    futures_util::future::join_all(visitors.iter().map(|visitor| async {
+        visitor.connect().await;
+        visitor
+            .send(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#)
+            .await;
+    }))
+    .await;
+    for visitor in &visitors {
+        assert!(
+            visitor.last().contains("\"id\":7,\"result\""),
+            "{}",
+            visitor.last()
+        );
+    }
+    let states = scene.proxy.upstream_states();
+    assert!(
+        states[0].n_connections <= 16 && states[0].n_waiting == 0,
+        "{states:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_connection_that_is_in_use_never_makes_place() {
+    let scene = with_connections(1, Duration::from_millis(50));
+    let [busy, asked] = ["a", "b"].map(|name| Visitor::new(&scene, name));
+    busy.connect().await;
+    busy.send(&call(5)).await;
+    asked.send(HELLO).await;
+    let refused = asked.last();
+    assert!(refused.contains("max_connections"), "{refused}");
     assert_eq!(scene.upstream.connections(), (1, 0));
+    // It is in use as well while the server waits for its client.
+    let question = r#"{"jsonrpc":"2.0","id":9,"method":"roots/list"}"#;
+    scene.upstream.say(question, None).await;
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
+        .await;
+    let third = Visitor::new(&scene, "c");
+    third.send(HELLO).await;
+    assert!(third.last().contains("max_connections"), "{}", third.last());
+    busy.send(r#"{"jsonrpc":"2.0","id":9,"result":{"roots":[]}}"#)
+        .await;
+    let fourth = Visitor::new(&scene, "d");
+    fourth.connect().await;
+    assert!(fourth.last().contains("\"result\""), "{}", fourth.last());
+}
+
+#[tokio::test]
+async fn who_waits_is_served_as_soon_as_a_connection_is_out_of_use() {
+    let scene = with_connections(1, SOON);
+    let [busy, coming] = ["a", "b"].map(|name| Visitor::new(&scene, name));
+    busy.connect().await;
+    busy.send(&call(5)).await;
+    let arriving = coming.connect();
+    tokio::pin!(arriving);
+    assert!(futures_util::poll!(&mut arriving).is_pending());
+    assert_eq!(scene.proxy.upstream_states()[0].n_waiting, 1);
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, None)
+        .await;
+    tokio::time::timeout(SOON, arriving).await.unwrap();
+    assert!(coming.last().contains("\"result\""), "{}", coming.last());
+}
+
+#[tokio::test]
+async fn an_upstream_whose_sessions_are_no_connections_has_no_bound() {
+    let scene = Setup {
+        has_no_connections: true,
+        ..Setup::default()
+    }
+    .scene();
+    let visitors: Vec<Visitor> = (0..300).map(|_| Visitor::new(&scene, "a")).collect();
+    for visitor in &visitors {
+        visitor.connect().await;
+        visitor.send(&call(5)).await;
+    }
+    assert_eq!(scene.upstream.connections(), (300, 0));
+}
+
+#[tokio::test]
+async fn a_principal_at_its_share_of_connections_makes_place_for_itself_alone() {
+    let scene = with_connections(4, Duration::from_millis(50));
+    scene.proxy.expect_principals(2);
+    let other = Visitor::new(&scene, "b");
+    other.connect().await;
+    let own: Vec<Visitor> = (0..3).map(|_| Visitor::new(&scene, "a")).collect();
+    for visitor in &own {
+        visitor.connect().await;
+        assert!(visitor.last().contains("\"result\""), "{}", visitor.last());
+    }
+    eventually(|| scene.upstream.connections() == (4, 1)).await;
+    // The other one was not used for longest, and is still there.
+    other
+        .send(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#)
+        .await;
+    assert_eq!(scene.upstream.connections().0, 4);
+    own[1].send(&call(5)).await;
+    own[2].send(&call(5)).await;
+    own[0].send(&call(5)).await;
+    let refused = own[0].last();
+    assert!(refused.contains("limits.principal_share"), "{refused}");
+}
+
+fn few_requests() -> Scene {
+    let limits = Limits {
+        in_flight: 4,
+        sessions: 6,
+        ..Limits::default()
+    };
+    let setup = Setup {
+        limits,
+        ..Setup::default()
+    };
+    setup.scene()
+}
+
+#[tokio::test]
+async fn a_principal_has_its_share_of_the_requests_in_flight_and_no_more() {
+    let scene = few_requests();
+    scene.proxy.expect_principals(2);
+    let [one, other] = ["a", "b"].map(|name| Visitor::new(&scene, name));
+    for number in 1..=3 {
+        one.send(&call(number)).await;
+    }
+    let refused = one.last();
+    let code = RpcErrorCode::LimitReached.code().to_string();
+    assert!(
+        refused.contains(&code) && refused.contains("it may have 2 at once"),
+        "{refused}"
+    );
+    for number in 1..=2 {
+        other.send(&call(number)).await;
+    }
+    assert!(other.client.delivered().is_empty(), "{}", other.last());
+    assert_eq!(scene.proxy.n_in_flight(), 4);
+}
+
+#[tokio::test]
+async fn one_principal_alone_may_have_everything() {
+    let scene = few_requests();
+    scene.proxy.expect_principals(1);
+    let one = Visitor::new(&scene, "a");
+    for number in 1..=4 {
+        one.send(&call(number)).await;
+    }
+    assert!(one.client.delivered().is_empty(), "{}", one.last());
+    one.send(&call(5)).await;
+    let refused = one.last();
+    assert!(
+        refused.contains("too many requests are in flight;"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_principal_has_its_share_of_the_sessions() {
+    let scene = few_requests();
+    scene.proxy.expect_principals(2);
+    let accept = |name: &str| {
+        let client = Arc::new(RecordingClient::default());
+        (scene.proxy).accept(Transport::Sse, &Principal::named(name), client)
+    };
+    let held: Vec<_> = (0..3).map(|_| accept("a").unwrap()).collect();
+    let refused = accept("a").unwrap_err();
+    assert!(
+        refused.message.contains("it may have 3 at once"),
+        "{}",
+        refused.message
+    );
+    // The session of the scene is one of the other principal's.
+    let others: Vec<_> = (0..2).map(|_| accept("local").unwrap()).collect();
+    held[0].close().await;
+    assert!(accept("a").is_ok());
+    drop(others);
+}
+
+#[tokio::test]
+async fn who_comes_is_greeted_however_much_is_called() {
+    let scene = few_requests();
+    let [one, other] = ["a", "b"].map(|name| Visitor::new(&scene, name));
+    for number in 1..=5 {
+        one.send(&call(number)).await;
+    }
+    assert!(one.last().contains("too many"), "{}", one.last());
+    other.connect().await;
+    assert!(other.last().contains("\"result\""), "{}", other.last());
+}
+
+#[tokio::test]
+async fn a_request_whose_client_is_gone_gives_its_place_up_and_goes_on() {
+    let scene = few_requests();
+    let one = Visitor::new(&scene, "a");
+    for number in 1..=4 {
+        one.send(&call(number)).await;
+    }
+    let left: Vec<RequestId> = (1..=4).map(id).collect();
+    one.session.note_presence(&left, Presence::Left);
+    assert_eq!(scene.proxy.n_in_flight(), 0);
+    // The same number again may be left; what is left beyond that keeps its place.
+    for number in 5..=8 {
+        one.send(&call(number)).await;
+    }
+    let left: Vec<RequestId> = (5..=8).map(id).collect();
+    one.session.note_presence(&left, Presence::Left);
+    assert_eq!(scene.proxy.n_in_flight(), 4);
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":2,"result":{"late":true}}"#, None)
+        .await;
+    assert!(one.last().contains("late"), "{}", one.last());
+    // What is gone is not waited for.
+    let started = Instant::now();
+    scene.proxy.shutdown().await;
+    assert!(started.elapsed() < Limits::default().drain_timeout);
+}
+
+#[tokio::test]
+async fn a_request_whose_client_came_back_is_waited_for_again() {
+    let scene = few_requests();
+    let one = Visitor::new(&scene, "a");
+    one.send(&call(1)).await;
+    one.session.note_presence(&[id(1)], Presence::Left);
+    one.session.note_presence(&[id(1)], Presence::Back);
+    let shutdown = scene.proxy.shutdown();
+    tokio::pin!(shutdown);
+    assert!(futures_util::poll!(shutdown.as_mut()).is_pending());
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    tokio::time::timeout(SOON, shutdown).await.unwrap();
+    assert!(one.client.delivered()[0].0.contains("\"result\""));
 }

@@ -39,6 +39,10 @@ pub(crate) struct Scene {
 }
 
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a condition of its own, which few tests name"
+)]
 pub(crate) struct Setup {
     pub(crate) options: RecorderOptions,
     pub(crate) limits: Limits,
@@ -50,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) journal: Option<Arc<dyn Journal>>,
     /// The most connections to the upstream; the usual number if 0.
     pub(crate) max_connections: usize,
+    /// Whether its sessions are no connections, of which there may be any number.
+    pub(crate) has_no_connections: bool,
     /// Whether the eras of the client and of the upstream are bridged.
     pub(crate) is_bridged: bool,
     /// The name of the tool for searching.
@@ -77,7 +83,10 @@ impl Setup {
         }
         let mut configured = Upstream::new(connector);
         if self.max_connections > 0 {
-            configured.options.max_connections = self.max_connections;
+            configured.options.max_connections = Some(self.max_connections);
+        }
+        if self.has_no_connections {
+            configured.options.max_connections = None;
         }
         if self.holds_changes {
             let observer = Arc::new(riglm_ports::observer::Unobserved);

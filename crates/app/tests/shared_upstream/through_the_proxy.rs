@@ -39,7 +39,7 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
             options: UpstreamOptions {
                 unavailable: Unavailable::Hide,
                 idle_timeout: Duration::from_mins(5),
-                max_connections: 128,
+                max_connections: None,
             },
             fingerprint: String::new(),
             approvals: None,

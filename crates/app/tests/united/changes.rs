@@ -29,7 +29,9 @@ fn n_changed(scene: &Scene) -> usize {
 async fn changes_of_several_upstreams_are_told_once() {
     let scene = Setup::default().scene(vec![upstream("a", &[]), upstream("b", &[])]);
     scene.initialize().await;
+    scene.tools(1).await;
     for upstream in &scene.upstreams {
+        upstream.reply_to("tools/list", r#""result":{"tools":[{"name":"new"}]}"#);
         for _ in 0..5 {
             let text = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
             upstream.say(&text, None).await;
@@ -43,9 +45,23 @@ async fn changes_of_several_upstreams_are_told_once() {
 }
 
 #[tokio::test]
+async fn changes_are_not_told_of_lists_that_are_the_same_or_were_never_asked_for() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    let say = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
+    scene.upstreams[0].say(&say, None).await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    scene.tools(1).await;
+    scene.upstreams[0].say(&say, None).await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert_eq!(n_changed(&scene), 0);
+}
+
+#[tokio::test]
 async fn an_upstream_is_added_without_a_word_to_the_others() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
+    scene.tools(1).await;
     let before: Vec<_> = (0..2).map(|number| scene.sent(number)).collect();
     let mut all = scene.upstreams.clone();
     all.push(upstream("c", &["z"]));
@@ -57,7 +73,7 @@ async fn an_upstream_is_added_without_a_word_to_the_others() {
         .await;
     let after: Vec<_> = (0..2).map(|number| scene.sent(number)).collect();
     assert_eq!(before, after);
-    assert_eq!(scene.tools(1).await, ["a__x", "b__y", "c__z"]);
+    assert_eq!(scene.tools(2).await, ["a__x", "b__y", "c__z"]);
     let connections: Vec<_> = all.iter().map(|upstream| upstream.connections()).collect();
     assert_eq!(connections, [(1, 0), (1, 0), (1, 0)]);
 }
@@ -66,13 +82,14 @@ async fn an_upstream_is_added_without_a_word_to_the_others() {
 async fn an_upstream_that_is_taken_out_is_closed_and_the_others_stay() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
+    scene.tools(1).await;
     scene
         .proxy
         .replace_upstreams(configured(&scene.upstreams[1..], Unavailable::Hide));
     scene
         .delivered_such(|message| message["method"] == CHANGED)
         .await;
-    assert_eq!(scene.tools(1).await, ["y"]);
+    assert_eq!(scene.tools(2).await, ["y"]);
     // Clients that still know it by its long name may use that.
     scene.upstreams[1].reply_to("tools/call", r#""result":{}"#);
     let waiting = async {
@@ -124,17 +141,24 @@ async fn a_second_upstream_joins_a_session_that_had_one() {
 async fn what_is_configured_as_before_is_left_alone() {
     let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
     scene.initialize().await;
+    scene.tools(1).await;
     let set = configured(&scene.upstreams, Unavailable::Hide);
     scene.proxy.replace_upstreams(set.clone());
     let mut changed = set;
     changed[1].fingerprint = "other".into();
     scene.proxy.replace_upstreams(changed);
-    scene
-        .delivered_such(|message| message["method"] == CHANGED)
-        .await;
-    assert_eq!(scene.tools(1).await, ["a__x", "b__y"]);
+    let asked_again = async {
+        while scene.upstreams[1].connections().0 < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), asked_again)
+        .await
+        .unwrap();
+    assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
     assert_eq!(scene.upstreams[0].connections(), (1, 0));
     assert_eq!(scene.upstreams[1].connections().0, 2);
+    assert_eq!(n_changed(&scene), 0);
 }
 
 /// A client that takes nothing, and how much it was offered at once.
@@ -167,16 +191,22 @@ async fn changes_do_not_pile_up_before_a_client_that_does_not_read() {
         .unwrap();
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize",
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}}});
-    let message = Message::from_text(initialize.to_string()).unwrap();
-    let exchange = session.receive(message).await.unwrap().unwrap();
-    tokio::spawn(exchange.run);
-    for _ in 0..50 {
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for message in [initialize, list] {
+        let message = Message::from_text(message.to_string()).unwrap();
+        let exchange = session.receive(message).await.unwrap().unwrap();
+        tokio::spawn(exchange.run);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for n in 0..50 {
+        let listed = format!(r#""result":{{"tools":[{{"name":"tool-{n}"}}]}}"#);
+        scene.upstreams[0].reply_to("tools/list", &listed);
         tokio::time::sleep(Duration::from_millis(200)).await;
         let text = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
         scene.upstreams[0].say(&text, None).await;
     }
-    // The answer to the handshake, and one change.
-    assert_eq!(client.0.load(Ordering::Relaxed), 2);
+    // The answers to the handshake and to the request for the list, and one change.
+    assert_eq!(client.0.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test]

@@ -61,6 +61,10 @@ pub struct EvalSearchArgs {
     /// `gold_any` (groups of ids), task and session
     #[arg(long, value_name = "FILE")]
     pub queries: PathBuf,
+    /// Queries that no tool of the catalog is for, in the form of --queries: measures how often the
+    /// answers do not say so
+    #[arg(long, value_name = "FILE")]
+    pub foreign: Option<PathBuf>,
     /// The encoder: none, embedded, the name of a model, or a directory with one [default: that of
     /// the configuration]. A model has the embedded one beside it, as in the proxy
     #[arg(long, value_name = "none|embedded|NAME|DIR")]
@@ -99,6 +103,10 @@ pub struct EvalRecommendArgs {
     /// `gold_any` (groups of ids), task and session
     #[arg(long, value_name = "FILE", requires = "catalog")]
     pub queries: Option<PathBuf>,
+    /// Queries that no tool of the catalog is for, in the form of --queries: measures how often the
+    /// answers do not say so
+    #[arg(long, value_name = "FILE", requires = "catalog")]
+    pub foreign: Option<PathBuf>,
     /// The encoder: none, embedded, the name of a model, or a directory with one [default: that of
     /// the configuration]. A model has the embedded one beside it, as in the proxy
     #[arg(long, value_name = "none|embedded|NAME|DIR", requires = "catalog")]

@@ -1,11 +1,14 @@
 //! `riglm calls`: recorded tool calls.
 
 use anyhow::Context;
-use riglm_adapters_storage::open_reader;
+use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_domain::id::ToolName;
-use riglm_domain::invocation::{InvocationSummary, TokenSize};
-use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _};
+use riglm_domain::id::{SessionId, ToolName};
+use riglm_domain::invocation::{InvocationSummary, TokenSize, ToolSource};
+use riglm_domain::naming::{may_be_hashed, prefixed, split};
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository as _, ToolDefinitionRepository as _,
+};
 use serde_json::{Value, json};
 
 use super::table::{Column, foreign, moment, table};
@@ -20,11 +23,21 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
         session: arguments.session,
         tool: arguments.tool.as_deref().map(ToolName::from),
     };
-    let n_calls = store.count(&filter).await?;
+    let mut n_calls = store.count(&filter).await?;
+    let mut shown_so = Vec::new();
+    if let Some(name) = arguments.tool.as_deref().filter(|_| n_calls == 0) {
+        shown_so = calls_shown_as(&store, name, arguments.session).await?;
+        n_calls = shown_so.len() as u64;
+    }
     if arguments.count {
         return Ok(print(&n_calls.to_string())?);
     }
-    let calls = store.invocations(&filter, arguments.limit).await?;
+    let calls = if shown_so.is_empty() {
+        store.invocations(&filter, arguments.limit).await?
+    } else {
+        let n_left_out = shown_so.len().saturating_sub(arguments.limit as usize);
+        shown_so.split_off(n_left_out)
+    };
     if n_calls > u64::from(arguments.limit) {
         crate::output::note(&format!(
             "showing the newest {} of {n_calls} calls; see --limit",
@@ -37,6 +50,35 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
         as_table(&calls)
     };
     Ok(print(&text)?)
+}
+
+/// Returns the calls of the tool that clients of several servers know by this name, oldest first: it
+/// has the name of its upstream in front, or is shortened with a hash, and only the definitions tell
+/// whose that is.
+async fn calls_shown_as(
+    store: &Store,
+    name: &str,
+    session: Option<SessionId>,
+) -> anyhow::Result<Vec<InvocationSummary>> {
+    let definitions = if may_be_hashed(name) {
+        store.tool_definitions(None).await?
+    } else {
+        Vec::new()
+    };
+    let hashed = definitions.iter().find_map(|one| {
+        let own = one.sighting.name.as_str();
+        (prefixed(&one.upstream, own) == name).then_some((one.upstream.as_str(), own))
+    });
+    let Some((upstream, own)) = hashed.or_else(|| split(name)) else {
+        return Ok(Vec::new());
+    };
+    let of_own = InvocationFilter {
+        session,
+        tool: Some(ToolName::from(own)),
+    };
+    let mut calls = store.invocations(&of_own, u32::MAX).await?;
+    calls.retain(|call| call.invocation.upstream.as_str() == upstream);
+    Ok(calls)
 }
 
 /// Returns the calls in the form that scripts rely on.
@@ -57,9 +99,11 @@ fn call_as_json(call: &InvocationSummary) -> Value {
         "tool": invocation.tool,
         "started_at": invocation.started_at,
         "duration_ms": end.as_ref().map(|end| milliseconds(end.duration_us)),
+        "wait_ms": end.as_ref().map(|end| milliseconds(end.wait_us)),
         "outcome": end.as_ref().map(|end| end.outcome),
         "sequence": invocation.sequence,
-        "source": invocation.source,
+        // Empty for a name that no list offers.
+        "source": Some(invocation.source).filter(|source| *source != ToolSource::Unlisted),
         "request_bytes": invocation.request_bytes,
         "response_bytes": end.as_ref().map_or(0, |end| end.response_bytes),
         "request_tokens": request.tokens(),
@@ -103,16 +147,20 @@ pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
     table(&columns, rows.collect())
 }
 
-/// Returns microseconds as milliseconds.
+/// Returns microseconds as milliseconds, with three decimals at most.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "no call lasts 2^53 microseconds"
+)]
 fn milliseconds(microseconds: u64) -> f64 {
-    std::time::Duration::from_micros(microseconds).as_secs_f64() * 1_000.0
+    microseconds as f64 / 1_000.0
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use riglm_domain::canonical::KeyedHasher;
-    use riglm_domain::id::{InvocationId, SessionId, UpstreamName};
+    use riglm_domain::id::{InvocationId, UpstreamName};
     use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
     use riglm_domain::principal::Principal;
 
@@ -143,6 +191,7 @@ mod tests {
                 id,
                 outcome,
                 duration_us: 1_500,
+                wait_us: 2_000_250,
                 response_bytes: 10,
                 result: None,
             }),
@@ -160,13 +209,13 @@ mod tests {
             concat!(
                 r#"[{"id":"019b7ca9-8f2e-7101-8101-010101010101","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
-                r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":1.5,"#,
+                r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":1.5,"wait_ms":2000.25,"#,
                 r#""outcome":"error","sequence":1,"source":"shown","request_bytes":100,"#,
                 r#""response_bytes":10,"request_tokens":25,"response_tokens":3,"#,
                 r#""tokens_estimated":true,"continues":null,"work_session":null},"#,
                 r#"{"id":"019b7ca9-8f2e-7202-8202-020202020202","#,
                 r#""session":"019b7ca9-8f2e-7909-8909-090909090909","upstream":"notes","#,
-                r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":null,"#,
+                r#""tool":"add_note","started_at":"2026-01-02T03:04:05.678Z","duration_ms":null,"wait_ms":null,"#,
                 r#""outcome":null,"sequence":2,"source":"shown","request_bytes":100,"#,
                 r#""response_bytes":0,"request_tokens":25,"response_tokens":0,"#,
                 r#""tokens_estimated":true,"#,
@@ -193,6 +242,15 @@ mod tests {
         assert_eq!(with_counts(Some(7), Some(2)), ((7, 2), false));
         assert_eq!(with_counts(Some(7), None), ((7, 3), true));
         assert_eq!(with_counts(None, Some(2)), ((25, 2), true));
+    }
+
+    #[test]
+    fn times_have_three_decimals_at_most() {
+        for microseconds in [1, 999, 2_003, 34_567, 1_234_567, 86_400_000_001] {
+            let text = json!(milliseconds(microseconds)).to_string();
+            let (_, decimals) = text.split_once('.').unwrap();
+            assert!(decimals.len() <= 3, "{text}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn check(places: &Places) -> anyhow::Result<()> {
     let source = ConfigSource::new(places.overrides(), Surroundings::of_process()?);
     let loaded = source.load(TuningUse::IfSound)?;
     note_ignored(&loaded);
+    note_without_effect(&loaded);
     let config = loaded.config;
     let upstreams = config.upstreams().unwrap_or_default();
     if upstreams.is_empty() {
@@ -68,6 +69,20 @@ fn note_ignored(loaded: &Loaded) {
         note(&printable(&format!(
             "what was tuned is ignored, since it cannot be used: {reason}"
         )));
+    }
+}
+
+/// Says which keys of upstreams are set and have no effect.
+fn note_without_effect(loaded: &Loaded) {
+    for upstream in loaded.config.upstreams().unwrap_or_default() {
+        let name = upstream.name.as_str();
+        let key = "max_connections";
+        if !upstream.config.bounds_connections() && loaded.sets_upstream_key(name, key) {
+            note(&printable(&format!(
+                "upstream {name}: {key} has no effect, since it counts processes of a command with \
+                 isolation = \"per_session\""
+            )));
+        }
     }
 }
 

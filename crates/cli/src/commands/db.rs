@@ -11,6 +11,7 @@ use riglm_ports::analytics::{Finding, Maintenance, Purged};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::unused::Empty;
 use crate::args::{DbCommand, PurgeArgs, StoreArgs};
 use crate::config::Config;
 use crate::output::{note, print, printable};
@@ -25,6 +26,17 @@ impl DbCommand {
             | Self::Rebuild(store) => store,
             Self::Purge(arguments) => &arguments.store,
         }
+    }
+}
+
+/// Returns what is printed of a command that only reads, where nothing is recorded yet.
+pub(super) fn empty(command: &DbCommand) -> Option<Empty> {
+    match command {
+        DbCommand::Check(store) => Some(Empty::of(store.json, &json!({"findings": []}))),
+        DbCommand::Migrate(_)
+        | DbCommand::Status(_)
+        | DbCommand::Rebuild(_)
+        | DbCommand::Purge(_) => None,
     }
 }
 
@@ -61,6 +73,9 @@ pub(super) async fn run(config: &Config, command: &DbCommand) -> anyhow::Result<
 
 async fn status(config: &Config, is_json: bool) -> anyhow::Result<()> {
     let inspection = inspect(&config.storage, &config.data_dir).await?;
+    if inspection.schema_found == 0 && inspection.spool_bytes == 0 {
+        note("nothing is recorded yet");
+    }
     show(is_json, &as_json(&inspection), &as_lines(&inspection))?;
     if inspection.is_newer() {
         let (found, known) = (inspection.schema_found, inspection.schema_known);

@@ -5,11 +5,11 @@ mod labelled;
 mod recommend;
 mod work_sessions;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use riglm_app::search::evaluation::{
-    EvaluationOptions, EvaluationReport, Graded, Recommending, evaluate,
+    EvaluationOptions, EvaluationReport, Graded, Recommending, Share, evaluate,
 };
 use riglm_domain::evaluation::RankingMetrics;
 use riglm_domain::retrieval::{ExpansionRules, RankFusion};
@@ -49,6 +49,7 @@ pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Resul
 struct Labelled<'a> {
     catalog: &'a Path,
     queries: &'a Path,
+    foreign: Option<&'a PathBuf>,
     limit: Option<u32>,
     encoder: Option<&'a String>,
     alone: bool,
@@ -61,7 +62,10 @@ struct Labelled<'a> {
 impl Labelled<'_> {
     /// Returns the number of tools, and what was measured.
     async fn measured(self, config: &Config) -> anyhow::Result<(usize, EvaluationReport)> {
-        let catalog = labelled::read(self.catalog, self.queries, self.limit)?;
+        let mut catalog = labelled::read(self.catalog, self.queries, self.limit)?;
+        if let Some(foreign) = self.foreign {
+            catalog.foreign = labelled::texts(foreign, self.limit)?;
+        }
         let rules = config.search.rules()?;
         let mut ranking = rules.ranking;
         match self.fusion {
@@ -75,6 +79,7 @@ impl Labelled<'_> {
             ranking,
             synonyms: rules.synonyms,
             quality: rules.quality,
+            min_fit: rules.min_fit,
             with_history: self.history == HistoryChoice::LeaveOneOut,
             limit: match self.recommending {
                 None => N_PLACES,
@@ -107,6 +112,7 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
     let labelled = Labelled {
         catalog: &arguments.catalog,
         queries: &arguments.queries,
+        foreign: arguments.foreign.as_ref(),
         limit: arguments.limit,
         encoder: arguments.encoder.as_ref(),
         alone: arguments.alone,
@@ -186,6 +192,11 @@ fn summary(catalog: &Path, n_tools: usize, report: &EvaluationReport) -> Map<Str
     summary.insert("mrr".into(), share(metrics.mrr()));
     summary.insert("ndcg@10".into(), share(metrics.ndcg_10()));
     summary.insert("all@15".into(), share(metrics.all_15()));
+    summary.insert("false_no_match".into(), ratio(report.false_no_match));
+    if report.missed_no_match.whole > 0 {
+        summary.insert("missed_no_match".into(), ratio(report.missed_no_match));
+        summary.insert("missed_uncertain".into(), ratio(report.missed_uncertain));
+    }
     for (name, times) in [
         ("rank", &report.rank_times),
         ("encode", &report.encode_times),
@@ -209,6 +220,11 @@ fn graded(report: &EvaluationReport) -> Vec<Vec<String>> {
 /// Returns a share from 0 to 1 with four decimals.
 fn share(value: f64) -> Value {
     json!((value * 1e4).round() / 1e4)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+fn ratio(of: Share) -> Value {
+    share(of.part as f64 / of.whole.max(1) as f64)
 }
 
 /// Returns a percentile of ascending times (nearest rank), in milliseconds; 0 without any.

@@ -31,8 +31,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
         };
         return Ok(print(&text)?);
     }
-    let age = SignedDuration::from_hours(24 * i64::from(arguments.days));
-    let since = (SystemClock.now().checked_sub(age)).unwrap_or(Timestamp::MIN);
+    let since = since(arguments.days);
     let prices = CostModel::default();
     let recent = recent_lists(&store, since, arguments.limit, &prices).await?;
     if recent.n_connections >= u64::from(arguments.limit) {
@@ -41,6 +40,9 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
             recent.n_connections
         ));
     }
+    if recent.summary.all.sessions == 0 {
+        note(&why_none(config, &recent, arguments));
+    }
     let text = if arguments.store.json {
         let json = as_json(&recent, since, &prices);
         serde_json::to_string(&json).context("failed to write lists as JSON")?
@@ -48,6 +50,24 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
         as_table(&recent)
     };
     Ok(print(&text)?)
+}
+
+/// Returns what is printed as JSON where nothing is recorded yet.
+pub(super) fn empty(arguments: &ListsArgs) -> Value {
+    match arguments.session {
+        Some(_) => json!([]),
+        None => as_json(
+            &RecentLists::default(),
+            since(arguments.days),
+            &CostModel::default(),
+        ),
+    }
+}
+
+/// Returns the moment so many days ago.
+fn since(days: u32) -> Timestamp {
+    let age = SignedDuration::from_hours(24 * i64::from(days));
+    (SystemClock.now().checked_sub(age)).unwrap_or(Timestamp::MIN)
 }
 
 fn as_json(recent: &RecentLists, since: Timestamp, prices: &CostModel) -> Value {
@@ -89,6 +109,25 @@ fn summary_as_json(summary: &PolicySummary) -> Value {
         "cost_avoided": total.cost_avoided,
         "share_at_a_loss": summary.share_at_a_loss(),
     })
+}
+
+/// Returns why no lists are recorded of the sessions that were looked at.
+fn why_none(config: &Config, recent: &RecentLists, arguments: &ListsArgs) -> String {
+    let ListsArgs { days, limit, .. } = arguments;
+    if recent.n_connections == 0 {
+        return format!("no session began in the last {days} days: see --days");
+    }
+    if config.filtering.may_hide() {
+        format!(
+            "in none of the newest {} sessions of the last {days} days did a client ask for a list of \
+             tools: see --days and --limit, which is {limit}",
+            recent.n_connections
+        )
+    } else {
+        "lists are shown whole, so that they save nothing and are not accounted for: \
+         filtering.strategy is none, see `riglm serve --strategy prediction`"
+            .into()
+    }
 }
 
 fn as_table(recent: &RecentLists) -> String {

@@ -14,6 +14,7 @@ use riglm_domain::principal::Principal;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope};
 use riglm_ports::analytics::{OverrideRepository as _, ToolDefinitionRepository as _};
 use riglm_ports::clock::Clock as _;
+use serde_json::{Value, json};
 
 use crate::args::RecommendArgs;
 use crate::compose::recommender_over;
@@ -63,23 +64,33 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
     Ok(())
 }
 
+/// Returns what is printed as JSON where nothing is recorded yet.
+pub(super) fn empty() -> Value {
+    json!({"tools": [], "left_out": [], "notes": ["nothing is recorded yet"]})
+}
+
 /// Returns what the operator hides from everybody: by the configuration, or over the control port. Which
 /// servers can be reached is known to a running proxy alone.
 async fn hidden(config: &Config, store: &Store, offer: &Offer) -> anyhow::Result<Hindrances> {
-    let banned: Vec<NamePattern> = (config.filtering.bans.iter())
-        .map(|ban| NamePattern::new(ban))
-        .collect();
+    let patterns = |texts: &[String]| -> Vec<NamePattern> {
+        texts.iter().map(|text| NamePattern::new(text)).collect()
+    };
+    let banned = patterns(&config.filtering.bans);
+    let forbidden = patterns(&config.filtering.forbid);
     let mut overrides = store.overrides(SystemClock.now()).await?;
     overrides.retain(|one| one.scope == OverrideScope::Global);
     overrides.sort_by_key(|one| (one.created_at, one.id));
     let is_hidden = |tool: &&OfferedTool| {
         let names = [ToolName::from(tool.name.as_str()), tool.tool.tool.clone()];
-        let is_banned = names
-            .iter()
-            .any(|name| banned.iter().any(|ban| ban.matches(name)));
+        let fits = |patterns: &[NamePattern]| {
+            let mut names = names.iter();
+            names.any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
+        };
         let mut decided = overrides.iter().rev();
         let last = decided.find(|one| names.iter().any(|name| name.as_str() == one.tool));
-        last.map_or(is_banned, |one| one.action == OverrideAction::Exclude)
+        let is_excluded =
+            |action| matches!(action, OverrideAction::Exclude | OverrideAction::Forbid);
+        fits(&forbidden) || last.map_or_else(|| fits(&banned), |one| is_excluded(one.action))
     };
     let hidden = offer.tools().iter().filter(is_hidden);
     Ok(Hindrances {

@@ -62,6 +62,19 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     Ok(print(&text)?)
 }
 
+/// Returns what is printed as JSON where nothing is recorded yet.
+pub(super) fn empty() -> serde_json::Value {
+    serde_json::json!({
+        "dataset": "store",
+        "calls": 0,
+        "first_uses": 0,
+        "catalog": 0,
+        "predictors": {},
+        "policies": {},
+        "seconds": 0.0,
+    })
+}
+
 /// Returns what is replayed; predictors learn as the configuration says.
 fn options(config: &PredictionConfig, arguments: &ReplayArgs) -> ReplayOptions {
     let predictors = chosen(&arguments.predictor, &PREDICTORS);

@@ -31,6 +31,21 @@ pub(super) async fn run(config: &Config, arguments: &TuneArgs) -> anyhow::Result
     show(arguments.store.json, &json, &text)
 }
 
+/// Returns what is printed as JSON where nothing is recorded yet.
+pub(super) fn empty(arguments: &TuneArgs) -> Value {
+    if arguments.history {
+        return history_as_json(&WeightHistory::default());
+    }
+    json!({
+        "outcome": "too_few",
+        "reason": "nothing is recorded yet",
+        "present": null,
+        "examples": 0,
+        "version": null,
+        "candidate": null,
+    })
+}
+
 /// Does what the arguments ask for, and returns what to print.
 async fn done(
     tuning: &WeightTuning,

@@ -1,19 +1,19 @@
 //! The control server: what it tells, who may do what, and its socket.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use jiff::Timestamp;
 use riglm_adapters_http::{
-    ControlAddress, ControlConfig, ControlKey, ControlKeys, ControlParts, HealthSource,
-    MetricsSource, Scope, Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition,
-    UpstreamHealth, Upstreams as ControlUpstreams,
+    ControlAddress, ControlConfig, ControlParts, HealthSource, MetricsSource,
+    Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
+    Upstreams as ControlUpstreams,
 };
 use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
 use riglm_app::feedback::FeedbackDesk;
+use riglm_app::filtering::Forbidden;
 use riglm_app::insight::Insight;
 use riglm_app::learning::NextTools;
 use riglm_app::overrides::Overrides;
@@ -21,14 +21,13 @@ use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::search::ToolSearch;
 use riglm_app::settings::Settings;
 use riglm_app::tracking::Recorder;
-use riglm_domain::key_digest::KeyDigest;
-use riglm_domain::principal::Principal;
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::experiments::desk_from;
+use super::keys::Keys;
 use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::{Sources, Telemetry};
@@ -40,25 +39,23 @@ pub(super) struct ControlSources<'a> {
     pub(super) storage: Option<&'a Arc<Storage>>,
     pub(super) search: Option<Arc<ToolSearch>>,
     pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) forbidden: Arc<Forbidden>,
     pub(super) recorder: &'a Arc<Recorder>,
     pub(super) telemetry: &'a Telemetry,
     pub(super) stop: &'a CancellationToken,
     pub(super) settings: Option<Arc<dyn Settings>>,
+    pub(super) keys: &'a Keys,
 }
 
 impl ControlSources<'_> {
     /// Returns what the control server stands on.
-    pub(super) fn into_parts(self, config: &Config) -> anyhow::Result<ControlParts> {
+    pub(super) fn into_parts(self, config: &Config) -> ControlParts {
         let clock = Arc::new(SystemClock);
         let store = self.storage.map(|storage| Arc::new(storage.store.clone()));
         let overrides = store.clone().map(|store| {
             let observer = self.telemetry.observer();
-            Arc::new(Overrides::new(
-                store.clone(),
-                store,
-                observer,
-                clock.clone(),
-            ))
+            let overrides = Overrides::new(store.clone(), store, observer, clock.clone());
+            Arc::new(overrides.with_forbidden(Arc::clone(&self.forbidden)))
         });
         let experiments = desk_from(config, self.storage, clock.clone());
         let insight = store.map(|store| Arc::new(Insight::new(store, clock)));
@@ -77,7 +74,7 @@ impl ControlSources<'_> {
         self.telemetry.metrics.watch(move || sources.read());
         let metrics = Arc::clone(&self.telemetry.metrics);
         let proxy = Arc::clone(self.proxy);
-        Ok(ControlParts {
+        ControlParts {
             health: HealthSource {
                 version: env!("CARGO_PKG_VERSION"),
                 upstreams: upstream_states(self.proxy),
@@ -92,11 +89,11 @@ impl ControlSources<'_> {
             insight,
             feedback,
             stop: self.stop.clone(),
-            keys: control_keys(&config.control, &config.data_dir)?,
+            keys: self.keys.control(),
             overrides,
             experiments,
             settings: self.settings,
-        })
+        }
     }
 }
 
@@ -155,45 +152,6 @@ fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
             dropped_records: storage.dropped_records(),
         },
     })
-}
-
-/// Returns the keys of the control server: its token, which is made where none is configured, and
-/// those of the configuration.
-fn control_keys(control: &ControlConfig, data_dir: &Path) -> anyhow::Result<ControlKeys> {
-    if control.address == ControlAddress::Off {
-        return Ok(ControlKeys::default());
-    }
-    let token = match &control.token {
-        Some(token) => Some(token.digest().context("control.token")?),
-        None => token_of(data_dir),
-    };
-    let token = token.map(|digest| ControlKey {
-        holder: Principal::named("control"),
-        digest,
-        scopes: Scope::ALL.to_vec(),
-    });
-    let mut keys: Vec<ControlKey> = token.into_iter().collect();
-    for (name, key) in &control.keys {
-        let digest = key.key.digest();
-        keys.push(ControlKey {
-            holder: Principal::named(name),
-            digest: digest.with_context(|| format!("control.keys.{name}.key"))?,
-            scopes: key.scopes.clone(),
-        });
-    }
-    Ok(ControlKeys::new(keys))
-}
-
-/// Returns the token in the data directory. Where there is none to be had the proxy goes on without
-/// what needs it.
-fn token_of(data_dir: &Path) -> Option<KeyDigest> {
-    let token = riglm_adapters_storage::control_token(data_dir).map_err(anyhow::Error::from);
-    let digest = token.and_then(|token| Ok(KeyDigest::of(&token)?));
-    digest
-        .inspect_err(|error| {
-            tracing::warn!("the control server answers GET /health alone: no token: {error:#}");
-        })
-        .ok()
 }
 
 /// Starts the control server, if there is to be one.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use riglm_adapters_prediction::{FilteringConfig, Strategy, list_policy_from};
-use riglm_app::filtering::ListFilter;
+use riglm_app::filtering::{Forbidden, ListFilter};
 use riglm_app::intent::Intents;
 use riglm_app::learning::NextTools;
 use riglm_app::proxy::{Proxy, Upstream};
@@ -15,8 +15,9 @@ use riglm_app::weight_tuning::WeightSource;
 use riglm_ports::observer::{Event, Observer};
 use tokio::sync::watch;
 
+use super::keys::Keys;
 use super::learning::next_tools_options;
-use super::lists::{options, profile_options};
+use super::lists::{forbidden_names, options, profile_options};
 use super::upstreams::Upstreams;
 use crate::config::Config;
 use crate::telemetry;
@@ -24,9 +25,11 @@ use crate::telemetry;
 /// What of a running proxy follows its configuration.
 #[derive(Debug)]
 pub(super) struct Followers {
+    pub(super) keys: Arc<Keys>,
     pub(super) proxy: Arc<Proxy>,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) filter: ListFilter,
+    pub(super) forbidden: Arc<Forbidden>,
     pub(super) next_tools: Option<Arc<NextTools>>,
     pub(super) intents: Option<Arc<Intents>>,
     pub(super) recommender: Option<Arc<Recommender>>,
@@ -44,6 +47,7 @@ impl Followers {
         if before.logging.level != now.logging.level {
             telemetry::set_level(now.logging.level);
         }
+        self.keys.follow(now);
         if before.limits != now.limits {
             self.proxy.set_limits(now.limits.clone());
         }
@@ -68,6 +72,7 @@ impl Followers {
     }
 
     fn follow_lists(&self, before: &Config, now: &Config) {
+        self.forbidden.set_names(forbidden_names(now));
         let is_judged_anew = (self.next_tools.as_ref())
             .is_some_and(|next| next.set_options(next_tools_options(&now.prediction)));
         if let Some(lists) = self.filter.lists() {

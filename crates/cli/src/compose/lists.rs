@@ -8,7 +8,8 @@ use riglm_adapters_prediction::{
 use riglm_adapters_storage::Storage;
 use riglm_app::experiments::Experiments;
 use riglm_app::filtering::{
-    ClientRule, ListFilter, ListOptions, ListStores, Lists, ListsParts, Pool,
+    ClientRule, Forbidden, ForbiddenNames, ListFilter, ListOptions, ListStores, Lists, ListsParts,
+    OverrideStores, Pool,
 };
 use riglm_app::learning::NextTools;
 use riglm_domain::listing::{ListBounds, ListPrices, TopicWords};
@@ -52,6 +53,43 @@ pub(super) fn filter_from(
     ListFilter::learned(Arc::new(lists.with_experiments(experiments.cloned())))
 }
 
+/// Returns what knows which tools nobody may call: by the configuration, and by the overrides of the
+/// store, which are read before anybody is served.
+pub(super) async fn forbidden_from(
+    config: &Config,
+    storage: Option<&Arc<Storage>>,
+    clock: Arc<dyn Clock>,
+) -> Arc<Forbidden> {
+    let stores = storage.map(|storage| {
+        let store = Arc::new(storage.store.clone());
+        OverrideStores {
+            overrides: Arc::clone(&store) as _,
+            changes: store,
+        }
+    });
+    let forbidden = Forbidden::new(forbidden_names(config), stores, clock);
+    if let Err(error) = forbidden.read_again().await {
+        let error = &error as &(dyn std::error::Error + 'static);
+        tracing::warn!(
+            error,
+            "which tools overrides forbid is not known until the database answers"
+        );
+    }
+    Arc::new(forbidden)
+}
+
+/// Returns the patterns of the tools that nobody may call, in general and under each profile.
+pub(super) fn forbidden_names(config: &Config) -> ForbiddenNames {
+    let profiles = config.profiles.iter().map(|(name, profile)| {
+        let filtering = config.filtering.under(&profile.filtering);
+        (name.to_string(), patterns(&filtering.forbid))
+    });
+    ForbiddenNames {
+        general: patterns(&config.filtering.forbid),
+        profiles: profiles.collect(),
+    }
+}
+
 /// Returns the words by which it is told what clients say that they do. Files of words that cannot be
 /// read are refused where the search and the recommender read them.
 fn words(config: &Config) -> TopicWords {
@@ -64,7 +102,14 @@ fn words(config: &Config) -> TopicWords {
 
 /// Says which profiles choose something of lists although lists are not chosen by what is learned.
 fn warn_of_profiles(config: &Config) {
-    let choose = |profile: &ProfileConfig| profile.filtering != ProfileFilteringConfig::default();
+    let choose = |profile: &ProfileConfig| {
+        // What is forbidden is so whatever chooses lists.
+        let of_lists = ProfileFilteringConfig {
+            forbid: None,
+            ..profile.filtering.clone()
+        };
+        of_lists != ProfileFilteringConfig::default()
+    };
     let names = config.profiles.iter().filter(|(_, one)| choose(one));
     for (name, _) in names {
         tracing::warn!(

@@ -99,6 +99,7 @@ impl Live {
         }
         Err(match error.downcast::<ConfigError>() {
             Ok(ConfigError::Value { key, reason, .. }) => SettingsError::Refused { key, reason },
+            Ok(ConfigError::Several(errors)) => several(&errors),
             Ok(error) => SettingsError::Unusable(error.to_string()),
             Err(error) => SettingsError::Unusable(format!("{error:#}")),
         })
@@ -108,6 +109,18 @@ impl Live {
         let file = file.clone();
         let locked = blocking(move || file.lock()).await;
         locked.map_err(SettingsError::Unwritable)
+    }
+}
+
+/// Returns the refusal of the first key that is wrong, with all others.
+fn several(errors: &[ConfigError]) -> SettingsError {
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match errors.first() {
+        Some(ConfigError::Value { key, reason, .. }) => SettingsError::Refused {
+            key: key.clone(),
+            reason: format!("{reason}; {}", texts[1..].join("; ")),
+        },
+        _ => SettingsError::Unusable(texts.join("; ")),
     }
 }
 

@@ -98,7 +98,9 @@ impl Upstreams {
             options: UpstreamOptions {
                 unavailable: config.unavailable,
                 idle_timeout: config.idle_timeout,
-                max_connections: config.max_connections,
+                max_connections: config
+                    .bounds_connections()
+                    .then_some(config.max_connections),
             },
             fingerprint,
             approvals: (config.tool_changes == ToolChanges::Hold)

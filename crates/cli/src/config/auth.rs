@@ -78,6 +78,12 @@ impl KeyRing {
         self.keys.is_empty()
     }
 
+    /// Returns how many principals there are keys for.
+    #[must_use]
+    pub fn n_principals(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Returns whom a presented key stands for. The time that it takes depends on the length of
     /// the presented key and on the number of keys, not on their content.
     #[must_use]

@@ -109,7 +109,20 @@ pub enum ConfigError {
         /// The first one.
         other: String,
     },
+    /// Several things are wrong.
+    #[error("{}", (.0.iter()).map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<ConfigError>),
     /// The platform names no directory for data.
     #[error("no directory for data is known: name one with --data-dir")]
     NoDataDirectory,
+}
+
+impl ConfigError {
+    /// Returns all of these as one error.
+    pub(super) fn all(mut errors: Vec<Self>) -> Self {
+        match errors.len() {
+            1 => errors.remove(0),
+            _ => Self::Several(errors),
+        }
+    }
 }

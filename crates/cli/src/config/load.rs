@@ -4,22 +4,27 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{Map, Source, Value, ValueKind};
-use riglm_adapters_http::ControlConfig;
+use riglm_adapters_http::{ControlConfig, Scope};
 use riglm_adapters_prediction::ProfileConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
+use serde_path_to_error::Segment;
 use validator::Validate;
 
 use super::lenient::Lenient;
 use super::recommend::{Around, plans};
 use super::root::{ProfileSections, Sections};
-use super::tree::{is_secret, join, origin_of};
+use super::spellings::usual;
+use super::tree::{is_secret, join, origin_of, without};
 use super::upstreams::all_upstreams;
-use super::validation::first_refusal;
+use super::validation::{first_refusal, refusals};
 use super::{
     Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, RerankBy, Surroundings,
     TuningUse, overrides,
 };
+
+/// The most errors that are told at once.
+const MAX_ERRORS: usize = 50;
 
 /// Loads the configuration. Tuning that cannot be used is left out.
 ///
@@ -37,8 +42,8 @@ pub(super) fn config_of(
     overrides: &Overrides,
     surroundings: &Surroundings,
 ) -> Result<Config, ConfigError> {
-    let sections = read(tree)?;
-    checked(sections, tree, overrides, surroundings)
+    let (sections, wrong) = read(tree)?;
+    checked(sections, wrong, tree, overrides, surroundings)
 }
 
 /// Returns the values of all layers; `file` is the lowest of them, `tuning` stands above it.
@@ -56,7 +61,9 @@ pub(super) fn merged(
         lower.remove("upstream");
         lower.remove("upstreams");
     }
-    Ok(merge([lower, overrides.layer()]))
+    let mut all = merge([lower, overrides.layer()]);
+    usual(&mut all)?;
+    Ok(all)
 }
 
 /// One layer, as the crate `config` takes it.
@@ -88,17 +95,40 @@ pub(super) fn merge(layers: [Map<String, Value>; 2]) -> Map<String, Value> {
     }
 }
 
-fn read(tree: &Map<String, Value>) -> Result<Sections, ConfigError> {
-    let mut track = serde_path_to_error::Track::new();
-    let reader = Lenient::new(tree.clone());
-    Sections::deserialize(serde_path_to_error::Deserializer::new(reader, &mut track)).map_err(
-        |error| {
-            let path = track.path().to_string();
-            let parts: Vec<&str> = path.split('.').collect();
-            let reason = plain_reason(&error.to_string(), is_secret(&parts));
-            value_error(tree, path, reason)
-        },
-    )
+/// Reads the sections. What cannot be read is left out, so that everything that is wrong is found.
+fn read(tree: &Map<String, Value>) -> Result<(Sections, Vec<ConfigError>), ConfigError> {
+    let mut readable = tree.clone();
+    let mut wrong: Vec<ConfigError> = Vec::new();
+    loop {
+        let mut track = serde_path_to_error::Track::new();
+        let reader = Lenient::new(readable.clone());
+        let deserializer = serde_path_to_error::Deserializer::new(reader, &mut track);
+        let error = match Sections::deserialize(deserializer) {
+            Ok(sections) => return Ok((sections, wrong)),
+            Err(error) => error,
+        };
+        let path = track.path();
+        let keys: Vec<&str> = (path.iter())
+            .map_while(|segment| match segment {
+                Segment::Map { key } => Some(key.as_str()),
+                _ => None,
+            })
+            .collect();
+        let named = path.to_string();
+        let parts: Vec<&str> = named.split('.').collect();
+        let reason = plain_reason(&error.to_string(), is_secret(&parts));
+        // What is missing because a part of it was left out above was told with that part.
+        let below = format!("{named}.");
+        let follows = wrong.iter().any(
+            |error| matches!(error, ConfigError::Value { key, .. } if key.starts_with(&below)),
+        );
+        if !follows {
+            wrong.push(value_error(tree, named.clone(), reason));
+        }
+        if !without(&mut readable, &keys) || wrong.len() >= MAX_ERRORS {
+            return Err(ConfigError::all(wrong));
+        }
+    }
 }
 
 /// Returns what a deserializer said in the words of a configuration file. What was found instead
@@ -139,32 +169,63 @@ fn value_error(tree: &Map<String, Value>, key: String, reason: String) -> Config
     }
 }
 
+/// Adds what went wrong to the rest of it.
+fn kept<T>(result: Result<T, ConfigError>, wrong: &mut Vec<ConfigError>) -> Option<T> {
+    result.map_err(|error| wrong.push(error)).ok()
+}
+
+/// Returns what the rules of the sections say, but for what follows from keys that were left out.
+fn ruled(
+    sections: &Sections,
+    tree: &Map<String, Value>,
+    wrong: &[ConfigError],
+) -> Vec<ConfigError> {
+    let Err(errors) = sections.validate() else {
+        return Vec::new();
+    };
+    let is_known = |key: &str| {
+        let below = format!("{key}.");
+        let names = |error: &ConfigError| match error {
+            ConfigError::Value { key: named, .. } => named == key || named.starts_with(&below),
+            _ => false,
+        };
+        wrong.iter().any(names)
+    };
+    (refusals(&errors).into_iter())
+        .map(|refusal| (with_name(refusal.key, sections), refusal.reason))
+        .filter(|(key, _)| !is_known(key))
+        .map(|(key, reason)| value_error(tree, key, reason))
+        .collect()
+}
+
 fn checked(
     sections: Sections,
+    mut wrong: Vec<ConfigError>,
     tree: &Map<String, Value>,
     overrides: &Overrides,
     surroundings: &Surroundings,
 ) -> Result<Config, ConfigError> {
-    if let Err(errors) = sections.validate()
-        && let Some(refusal) = first_refusal(&errors)
-    {
-        let key = with_name(refusal.key, &sections);
-        return Err(value_error(tree, key, refusal.reason));
+    let ruled = ruled(&sections, tree, &wrong);
+    wrong.extend(ruled);
+    let is_sound = wrong.is_empty();
+    let keys = KeyRing::from_config(&sections.auth)
+        .map_err(|(name, error)| value_error(tree, format!("auth.keys.{name}"), error.to_string()));
+    let keys = kept(keys, &mut wrong);
+    kept(check_control(&sections.control, tree), &mut wrong);
+    if let Some(keys) = &keys {
+        kept(check_address(&sections, keys, tree, overrides), &mut wrong);
     }
-    let keys = KeyRing::from_config(&sections.auth).map_err(|(name, error)| {
-        value_error(tree, format!("auth.keys.{name}"), error.to_string())
-    })?;
-    check_control(&sections.control, tree)?;
-    let address = sections.listen.address;
-    if overrides.downstream == Downstream::Http && !address.ip().is_loopback() && keys.is_empty() {
-        let reason = format!(
-            "{address} can be reached from other machines: name the keys of clients in auth.keys, or listen on a loopback address"
-        );
-        return Err(value_error(tree, "listen.address".into(), reason));
+    // What compares keys with each other would say again what is wrong with one of them.
+    if is_sound {
+        kept(check_own_tools(&sections, tree), &mut wrong);
+        kept(check_models(&sections, tree), &mut wrong);
     }
-    check_own_tools(&sections, tree)?;
-    check_models(&sections, tree)?;
-    let profile = check_profiles(&sections, tree, overrides)?;
+    let profile = kept(check_profiles(&sections, tree, overrides), &mut wrong).flatten();
+    let named = all_upstreams(sections.upstream.clone(), sections.upstreams.clone(), tree);
+    let upstreams = kept(named, &mut wrong).unwrap_or_default();
+    let (Some(keys), true) = (keys, wrong.is_empty()) else {
+        return Err(ConfigError::all(wrong));
+    };
     let around = Around {
         search: &sections.search,
         filtering: &sections.filtering,
@@ -188,7 +249,7 @@ fn checked(
     let data_dir = overrides.data_dir.clone().or(sections.data_dir);
     Ok(Config {
         data_dir: data_directory(data_dir, surroundings)?,
-        upstreams: all_upstreams(sections.upstream, sections.upstreams, tree)?,
+        upstreams,
         naming: sections.naming,
         downstream: overrides.downstream,
         listen: sections.listen,
@@ -211,6 +272,23 @@ fn checked(
         logging: sections.logging,
         telemetry: sections.telemetry,
     })
+}
+
+/// Checks that nobody comes in from other machines without a key.
+fn check_address(
+    sections: &Sections,
+    keys: &KeyRing,
+    tree: &Map<String, Value>,
+    overrides: &Overrides,
+) -> Result<(), ConfigError> {
+    let address = sections.listen.address;
+    if overrides.downstream != Downstream::Http || address.ip().is_loopback() || !keys.is_empty() {
+        return Ok(());
+    }
+    let reason = format!(
+        "{address} can be reached from other machines: name the keys of clients in auth.keys, or listen on a loopback address"
+    );
+    Err(value_error(tree, "listen.address".into(), reason))
 }
 
 /// Checks that a search that waits for language models is answered before its request is given up.
@@ -304,7 +382,12 @@ fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Result<(
             return refused(format!("control.keys.{name}.key"), error.to_string());
         }
         if key.scopes.is_empty() {
-            let reason = "expected at least one of read, override, config and data";
+            let reason = "expected at least one of read, override and config";
+            return refused(format!("control.keys.{name}.scopes"), reason.into());
+        }
+        if key.scopes.contains(&Scope::Data) {
+            let reason = "scope data is not used yet: no request asks for it, so that it would guard \
+                          nothing; leave it out";
             return refused(format!("control.keys.{name}.scopes"), reason.into());
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::leaves::Leaves;
-use super::tuning::{TuningKeys, is_of_upstreams, joined, why_fixed};
+use super::tuning::{TuningKeys, is_of_keys, is_of_upstreams, joined, why_fixed};
 use super::{Config, Shown, TuningDocument};
 
 /// A configuration as it was loaded.
@@ -34,6 +34,18 @@ pub struct FixedKey {
 }
 
 impl Loaded {
+    /// Returns whether a key of an upstream is set somewhere, rather than a default.
+    #[must_use]
+    pub fn sets_upstream_key(&self, upstream: &str, key: &str) -> bool {
+        let is_it = |shown: &&Shown| match parts_of(&shown.parts)[..] {
+            ["upstream", last] => upstream == "default" && last == key,
+            ["upstreams", name, last] => name.eq_ignore_ascii_case(upstream) && last == key,
+            _ => false,
+        };
+        let set = self.shown.iter().find(is_it);
+        set.is_some_and(|shown| shown.origin != "default")
+    }
+
     /// Returns the keys in which `newer` differs from this configuration, which the process was
     /// started with, and which cannot change while it runs.
     #[must_use]
@@ -48,7 +60,7 @@ impl Loaded {
             let mut is_tuned = false;
             for key in of_section {
                 let parts = parts_of(key);
-                if self.keys.has(&parts) {
+                if self.keys.has(&parts) || is_of_keys(&parts) {
                     is_tuned = true;
                     continue;
                 }
@@ -84,7 +96,7 @@ impl Loaded {
     pub fn in_use(&self, newer: &Self) -> Json {
         let follows = |shown: &&Shown| {
             let parts = parts_of(&shown.parts);
-            is_of_upstreams(&parts) || self.keys.has(&parts)
+            is_of_upstreams(&parts) || is_of_keys(&parts) || self.keys.has(&parts)
         };
         let still = self.shown.iter().filter(|shown| !follows(shown));
         let all: BTreeMap<&[String], &Json> = still

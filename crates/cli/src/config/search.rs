@@ -201,7 +201,7 @@ pub struct SearchConfig {
     /// The days after which a remembered text counts half.
     #[validate(range(min = 1, max = 3_650, message = "expected a number from 1 to 3650"))]
     pub half_life_days: u32,
-    /// An answer of which no tool is right with at least this probability says that nothing fits.
+    /// An answer of which no tool is right with at least this probability says that no tool matches.
     #[validate(custom(function = "check_share"))]
     pub min_fit: f64,
     /// What makes vectors of texts.

@@ -9,7 +9,7 @@ use super::leaves::Leaves;
 use super::load::{config_of, data_directory, merged};
 use super::show::shown_of;
 use super::tuning::TuningKeys;
-use super::{ConfigError, Loaded, Overrides, Surroundings, TuningDocument, TuningFile};
+use super::{ConfigError, Loaded, LogFormat, Overrides, Surroundings, TuningDocument, TuningFile};
 
 /// Where a process gets its configuration from.
 #[derive(Clone, Debug)]
@@ -134,6 +134,26 @@ impl ConfigSource {
             tuning: document,
             ignored: None,
         })
+    }
+
+    /// Returns the form that the log is to have, as far as the layers can be read: what is wrong with
+    /// them has to be told in that form too.
+    #[must_use]
+    pub fn log_format(&self) -> LogFormat {
+        let variables = || {
+            let layer = self.surroundings.environment.layer(&Map::new());
+            layer.unwrap_or_default()
+        };
+        let tree = self.as_written().unwrap_or_else(|_| variables());
+        let logging = tree.get("logging").map(|section| &section.kind);
+        let format = match logging {
+            Some(ValueKind::Table(section)) => section.get("format"),
+            _ => None,
+        };
+        match format.map(|format| format.kind.to_string()) {
+            Some(format) if format.contains("json") => LogFormat::Json,
+            _ => LogFormat::Pretty,
+        }
     }
 
     /// Returns the values of all layers that can be read, as they are written, unchecked.

@@ -38,6 +38,20 @@ pub(super) fn is_database_url(path: &[&str]) -> bool {
     )
 }
 
+/// Removes the value at `path`; returns whether there was one.
+pub(super) fn without(table: &mut Map<String, Value>, path: &[&str]) -> bool {
+    match path {
+        [] => false,
+        [last] => table.remove(*last).is_some(),
+        [first, rest @ ..] => match table.get_mut(*first).map(|value| &mut value.kind) {
+            Some(ValueKind::Table(inner)) => without(inner, rest),
+            // A list is left out as a whole.
+            Some(_) => table.remove(*first).is_some(),
+            None => false,
+        },
+    }
+}
+
 /// Returns where the value at `path`, or what is nearest above it, comes from.
 pub(super) fn origin_of(table: &Map<String, Value>, path: &[&str]) -> Option<String> {
     let (first, rest) = path.split_first()?;

@@ -6,7 +6,8 @@ use validator::Validate as _;
 use super::recommend::{Around, plans};
 use super::tree::join;
 use super::validation::{Refusal, first_refusal};
-use super::{Config, ConfigError, Loaded, LoggingConfig, RecommendConfig};
+use super::{Config, ConfigError, Downstream, Loaded, LoggingConfig, RecommendConfig};
+use riglm_adapters_http::ControlConfig;
 use riglm_adapters_prediction::{FilteringConfig, PredictionConfig, ProfileConfig};
 use riglm_adapters_storage::RecordingConfig;
 use riglm_domain::id::ProfileName;
@@ -26,6 +27,12 @@ impl Loaded {
         };
         let config = Config {
             upstreams: newer.upstreams.clone(),
+            keys: newer.keys.clone(),
+            control: ControlConfig {
+                token: newer.control.token.clone(),
+                keys: newer.control.keys.clone(),
+                ..start.control.clone()
+            },
             recording: RecordingConfig {
                 retention_days: newer.recording.retention_days,
                 ..start.recording.clone()
@@ -54,8 +61,29 @@ impl Loaded {
             ..start.clone()
         };
         check(&config)?;
+        check_clients(start, &config)?;
         Ok(config)
     }
+}
+
+/// Checks that a server that other machines reach, or that asked for keys, does not do without any.
+fn check_clients(start: &Config, config: &Config) -> Result<(), ConfigError> {
+    let is_open = config.keys.is_empty();
+    let address = start.listen.address;
+    let reason = if is_open && !start.keys.is_empty() {
+        "clients need keys since the start; without any key everybody would be let in, which takes \
+         effect at a start alone"
+            .to_owned()
+    } else if is_open && start.downstream == Downstream::Http && !address.ip().is_loopback() {
+        format!("{address}, where riglm listens, can be reached from other machines")
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::Value {
+        origin: "configuration".into(),
+        key: "auth.keys".into(),
+        reason,
+    })
 }
 
 /// Checks what was checked before, with other keys beside it.

@@ -20,6 +20,7 @@ const OF_LISTS: &[&str] = &[
     "context_shift",
     "pins",
     "bans",
+    "forbid",
     "allow",
     "deny",
 ];
@@ -55,6 +56,8 @@ const OTHERS: &[&[&str]] = &[
     &["limits", "in_flight_per_session"],
     &["limits", "sessions"],
     &["limits", "sessions_per_principal"],
+    &["limits", "waiting_bytes"],
+    &["limits", "principal_share"],
     &["limits", "requests_per_second"],
     &["limits", "request_body_bytes"],
     &["logging", "level"],
@@ -65,11 +68,13 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["upstream"], OF_THE_FILE),
     (&["upstreams"], OF_THE_FILE),
     (&["listen"], "addresses are bound at the start"),
+    (&["control", "keys"], OF_KEYS),
+    (&["control", "token"], OF_KEYS),
     (
         &["control"],
         "who may operate riglm, and from where, is decided at the start",
     ),
-    (&["auth"], "the keys of clients are read at the start"),
+    (&["auth"], OF_KEYS),
     (&["storage"], "the database is opened at the start"),
     (&["data_dir"], "the files of riglm are opened at the start"),
     (&["naming"], "clients know tools by their names"),
@@ -122,6 +127,8 @@ const FIXED: &[(&[&str], &str)] = &[
 
 const OF_THE_FILE: &str = "programs, addresses and credentials of servers come from the \
                            configuration file alone";
+const OF_KEYS: &str =
+    "keys come from the configuration file alone, which may change while riglm runs";
 const OF_THE_HANDSHAKE: &str = "handshakes promise clients whether their lists change";
 const OF_THE_RECORDER: &str = "what records calls is put together at the start";
 const OF_THE_PREDICTOR: &str = "the predictor is put together at the start";
@@ -245,6 +252,14 @@ pub(super) fn why_fixed(parts: &[&str]) -> Option<&'static str> {
 /// Returns whether the key belongs to an upstream, which may change with the file.
 pub(super) fn is_of_upstreams(parts: &[&str]) -> bool {
     matches!(parts.first(), Some(&("upstream" | "upstreams")))
+}
+
+/// Returns whether the key is one that lets somebody in, which may change with the file.
+pub(super) fn is_of_keys(parts: &[&str]) -> bool {
+    matches!(
+        parts,
+        ["auth", "keys", ..] | ["control", "keys" | "token", ..]
+    )
 }
 
 /// Returns the path of a key, with dots.

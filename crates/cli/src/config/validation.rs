@@ -17,16 +17,21 @@ pub(super) struct Refusal {
 
 /// Returns the first refusal by the order of the keys.
 pub(super) fn first_refusal(errors: &ValidationErrors) -> Option<Refusal> {
-    refusal_under("", errors)
+    refusals(errors).into_iter().next()
 }
 
-fn refusal_under(path: &str, errors: &ValidationErrors) -> Option<Refusal> {
+/// Returns all refusals, by the order of the keys.
+pub(super) fn refusals(errors: &ValidationErrors) -> Vec<Refusal> {
+    refusals_under("", errors)
+}
+
+fn refusals_under(path: &str, errors: &ValidationErrors) -> Vec<Refusal> {
     let fields: BTreeMap<&str, &ValidationErrorsKind> = errors
         .errors()
         .iter()
         .map(|(field, kind)| (field.as_ref(), kind))
         .collect();
-    fields.into_iter().find_map(|(field, kind)| {
+    let refusals = fields.into_iter().flat_map(|(field, kind)| {
         // Rules about a whole section are reported under this name.
         let key = if field == "__all__" {
             path.to_owned()
@@ -34,16 +39,19 @@ fn refusal_under(path: &str, errors: &ValidationErrors) -> Option<Refusal> {
             join(path, field)
         };
         match kind {
-            ValidationErrorsKind::Struct(inner) => refusal_under(&key, inner),
-            ValidationErrorsKind::List(items) => items
-                .iter()
-                .find_map(|(position, inner)| refusal_under(&format!("{key}[{position}]"), inner)),
-            ValidationErrorsKind::Field(errors) => errors.first().map(|error| Refusal {
-                key,
-                reason: reason_of(error),
-            }),
+            ValidationErrorsKind::Struct(inner) => refusals_under(&key, inner),
+            ValidationErrorsKind::List(items) => (items.iter())
+                .flat_map(|(position, inner)| refusals_under(&format!("{key}[{position}]"), inner))
+                .collect(),
+            ValidationErrorsKind::Field(errors) => (errors.iter().take(1))
+                .map(|error| Refusal {
+                    key: key.clone(),
+                    reason: reason_of(error),
+                })
+                .collect(),
         }
-    })
+    });
+    refusals.collect()
 }
 
 fn reason_of(error: &validator::ValidationError) -> String {

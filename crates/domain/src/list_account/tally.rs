@@ -60,7 +60,9 @@ impl<'a> Tally<'a> {
 
     pub(super) fn called(&mut self, call: &'a MadeCall) {
         let is_first = self.used.insert(&call.tool);
-        self.n_misses += u64::from(is_first && call.source != ToolSource::Shown);
+        // A name that no list offers is no tool that this one left out.
+        let is_miss = matches!(call.source, ToolSource::Found | ToolSource::Hidden);
+        self.n_misses += u64::from(is_first && is_miss);
         self.n_escalations += u64::from(call.source == ToolSource::Hidden);
         let tokens = self.prompt();
         self.paid += self.prices.prompt(as_f64(tokens.shown));

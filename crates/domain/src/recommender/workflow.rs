@@ -1,14 +1,18 @@
-//! What usually comes before and after a tool, as it was counted.
+//! What usually comes before and after a tool, and the sequences of calls that it is a part of, as
+//! they were counted.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tool::ToolRef;
 use crate::usage::ToolTransition;
 
-/// Less often than this, two calls followed each other by chance.
+/// Less often than this, calls followed each other by chance.
 const MIN_SUPPORT: u64 = 2;
-/// A smaller share of the calls of a tool is not how it is usually done.
+/// A smaller share of the calls, or of the sessions, of a tool is not how it is usually done.
 const MIN_SHARE: f64 = 0.1;
+/// The fewest tools of a workflow.
+const MIN_STEPS: usize = 2;
 /// The most tools of a workflow.
 const MAX_STEPS: usize = 4;
 /// What is added to the calls of a tool, so that few of them make no certainty.
@@ -27,13 +31,83 @@ pub struct Neighbour {
     pub share: f64,
 }
 
-/// Tools that are used one after the other.
+/// Tools that are called one right after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workflow {
-    /// The tools in their order, at least two, each once.
+    /// The tools in their order, two to four, each once.
     pub steps: Vec<ToolRef>,
-    /// How often the two of the rarest step followed each other.
+    /// In how many sessions this whole sequence was called.
     pub support: u64,
+}
+
+/// The sequences of calls that sessions have in common.
+///
+/// A sequence is two to four different tools that were called one right after the other; calls of
+/// the same tool in a row are one step. Each was called as a whole in the sessions that it is counted
+/// for: nothing is put together of shorter ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workflows {
+    /// Those of each tool, the one to be told first.
+    of: BTreeMap<ToolRef, Vec<Workflow>>,
+}
+
+impl Workflows {
+    /// Returns the sequences of sessions, each with the tools that it called, in their order.
+    #[must_use]
+    pub fn of_sessions<'a>(sessions: impl IntoIterator<Item = Vec<&'a ToolRef>>) -> Self {
+        let mut n_using: BTreeMap<&ToolRef, u64> = BTreeMap::new();
+        let mut counted: BTreeMap<Vec<&ToolRef>, u64> = BTreeMap::new();
+        for mut called in sessions {
+            called.dedup();
+            for tool in called.iter().collect::<BTreeSet<_>>() {
+                *n_using.entry(tool).or_default() += 1;
+            }
+            let lengths = MIN_STEPS..=MAX_STEPS.min(called.len());
+            let windows = lengths.flat_map(|n| called.windows(n));
+            let sequences: BTreeSet<&[&ToolRef]> =
+                windows.filter(|steps| are_different(steps)).collect();
+            for steps in sequences {
+                *counted.entry(steps.to_vec()).or_default() += 1;
+            }
+        }
+        let mut of: BTreeMap<ToolRef, Vec<Workflow>> = BTreeMap::new();
+        for (steps, support) in counted {
+            for tool in &steps {
+                let n_using = n_using.get(tool).copied().unwrap_or(support);
+                if support >= MIN_SUPPORT && count(support) >= MIN_SHARE * count(n_using) {
+                    of.entry((*tool).clone()).or_default().push(Workflow {
+                        steps: steps.iter().copied().cloned().collect(),
+                        support,
+                    });
+                }
+            }
+        }
+        for all in of.values_mut() {
+            all.sort_by(|a, b| told_first(b, a).then_with(|| a.steps.cmp(&b.steps)));
+        }
+        Self { of }
+    }
+
+    /// Returns the sequence that tells most of how a tool is used, of those of which `is_known` holds
+    /// for all tools: the one with the most steps that sessions made together, the longer one
+    /// where two have as many.
+    pub fn usual(&self, tool: &ToolRef, is_known: impl Fn(&ToolRef) -> bool) -> Option<&Workflow> {
+        let mut all = self.of.get(tool)?.iter();
+        all.find(|workflow| workflow.steps.iter().all(&is_known))
+    }
+}
+
+fn are_different(steps: &[&ToolRef]) -> bool {
+    (1..steps.len()).all(|at| !steps[..at].contains(&steps[at]))
+}
+
+/// Orders the sequence to be told first behind the other one.
+fn told_first(one: &Workflow, other: &Workflow) -> Ordering {
+    let n_steps = |workflow: &Workflow| {
+        let successions = u64::try_from(workflow.steps.len() - 1).unwrap_or(u64::MAX);
+        (workflow.support.saturating_mul(successions), successions)
+    };
+    n_steps(one).cmp(&n_steps(other))
 }
 
 /// Which tools followed which, and how often. A tool that follows itself says nothing here.
@@ -67,31 +141,6 @@ impl Successions {
     #[must_use]
     pub fn before(&self, tool: &ToolRef) -> &[Neighbour] {
         self.before.get(tool).map_or(&[], |all| usual(all))
-    }
-
-    /// Returns the workflow that a tool usually stands in: the most usual successors, one after the
-    /// other, of tools that `is_known` holds for; and what usually comes before, where there is room.
-    #[must_use]
-    pub fn workflow(
-        &self,
-        tool: &ToolRef,
-        is_known: impl Fn(&ToolRef) -> bool,
-    ) -> Option<Workflow> {
-        let mut steps = vec![tool.clone()];
-        let mut support = u64::MAX;
-        while steps.len() < MAX_STEPS - 1 {
-            let last = steps.last()?;
-            let Some(next) = first_new(self.after(last), &steps, &is_known) else {
-                break;
-            };
-            support = support.min(next.support);
-            steps.push(next.tool.clone());
-        }
-        if let Some(before) = first_new(self.before(tool), &steps, &is_known) {
-            support = support.min(before.support);
-            steps.insert(0, before.tool.clone());
-        }
-        (steps.len() > 1).then_some(Workflow { steps, support })
     }
 
     /// Returns how much the tools that a session used, in their order, speak for another one, of 0
@@ -139,15 +188,6 @@ fn neighbours<'a>(
 fn usual(all: &[Neighbour]) -> &[Neighbour] {
     let is_usual = |one: &Neighbour| one.support >= MIN_SUPPORT && one.share >= MIN_SHARE;
     &all[..all.partition_point(is_usual)]
-}
-
-fn first_new<'a>(
-    neighbours: &'a [Neighbour],
-    steps: &[ToolRef],
-    is_known: &impl Fn(&ToolRef) -> bool,
-) -> Option<&'a Neighbour> {
-    let mut new = neighbours.iter().filter(|one| !steps.contains(&one.tool));
-    new.find(|one| is_known(&one.tool))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
@@ -211,21 +251,51 @@ mod tests {
             .collect()
     }
 
+    fn told(sessions: &[&str], of: &str) -> Option<(String, u64)> {
+        let known = |name: &str| name != "unknown";
+        let sessions: Vec<Vec<ToolRef>> = (sessions.iter())
+            .map(|called| called.split(' ').map(tool).collect())
+            .collect();
+        let workflows =
+            Workflows::of_sessions(sessions.iter().map(|called| called.iter().collect()));
+        let found = workflows.usual(&tool(of), |one| known(one.tool.as_str()))?;
+        Some((names(&found.steps).join(" "), found.support))
+    }
+
+    fn is(steps: &str, support: u64) -> (String, u64) {
+        (steps.to_owned(), support)
+    }
+
     #[test]
-    fn a_workflow_follows_the_most_usual_way_of_known_tools() {
-        let login = successions(&LOGIN);
-        let workflow = login.workflow(&tool("fill"), |_| true).unwrap();
+    fn only_whole_sequences_are_told_each_with_the_sessions_that_had_it() {
+        let apart = ["a b", "a b", "a b", "b c", "b c", "b c"];
+        for of in ["a", "b", "c"] {
+            let (steps, support) = told(&apart, of).unwrap();
+            assert!(["a b", "b c"].contains(&steps.as_str()), "{of}: {steps}");
+            assert_eq!(support, 3);
+        }
+        let whole = ["a b c", "a b c", "x a b c", "b c"];
+        assert_eq!(told(&whole, "b"), Some(is("a b c", 3)));
+        assert_eq!(told(&whole, "x"), None, "once is chance");
+        // Two that did the first half are not one that did it all.
+        assert_eq!(told(&["a b c", "a b d", "a b"], "a"), Some(is("a b", 3)));
+    }
+
+    #[test]
+    fn a_sequence_is_of_different_tools_in_a_row_and_a_session_counts_once() {
+        assert_eq!(told(&["a a b", "a b b"], "a"), Some(is("a b", 2)));
+        assert_eq!(told(&["a b a b a b"], "a"), None);
+        assert_eq!(told(&["a b a", "a b a"], "a"), Some(is("a b", 2)));
+        assert_eq!(told(&["a x b", "a y b"], "a"), None, "not in a row");
         assert_eq!(
-            (names(&workflow.steps).as_slice(), workflow.support),
-            (["navigate", "fill", "click", "snapshot"].as_slice(), 9)
+            told(&["a b unknown", "a b unknown"], "a"),
+            Some(is("a b", 2))
         );
-        let without = login.workflow(&tool("fill"), |one| *one != tool("snapshot"));
-        // What would come next is the first step already.
-        let without = without.unwrap();
-        assert_eq!(names(&without.steps), ["fill", "click", "navigate"]);
-        assert_eq!(without.support, 4);
-        assert_eq!(login.workflow(&tool("other"), |_| true), None);
-        assert_eq!(login.workflow(&tool("snapshot"), |_| false), None);
+        let long = "a b c d e f";
+        assert_eq!(told(&[long, long], "a"), Some(is("a b c d", 2)));
+        let rarely = [vec!["a b"; 2], vec!["a"; 40]].concat();
+        assert_eq!(told(&rarely, "a"), None);
+        assert_eq!(told(&rarely, "b"), Some(is("a b", 2)));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct CountedCall {
     pub started_at: Timestamp,
     /// How it ended; `None` while it is in flight.
     pub outcome: Option<Outcome>,
-    /// How long it took, in microseconds.
+    /// How long the upstream took, in microseconds; 0 where it never had the call.
     pub duration_us: u64,
 }
 
@@ -49,11 +49,16 @@ impl CountedCall {
         })
     }
 
-    /// Returns the bucket of its duration, if the call was answered: how long a call lasted that
-    /// timed out or was cancelled says little of its tool.
+    /// Returns the bucket of its duration, if the upstream answered: how long a call lasted that
+    /// timed out or was cancelled says little of its tool, and one that failed before the upstream had
+    /// it says nothing.
     fn latency(&self) -> Option<LatencyBucket> {
-        matches!(self.outcome, Some(Outcome::Ok | Outcome::Error))
-            .then(|| LatencyBucket::of(self.duration_us.min(LARGEST)))
+        let is_answered = match self.outcome {
+            Some(Outcome::Ok) => true,
+            Some(Outcome::Error) => self.duration_us > 0,
+            _ => false,
+        };
+        is_answered.then(|| LatencyBucket::of(self.duration_us.min(LARGEST)))
     }
 }
 

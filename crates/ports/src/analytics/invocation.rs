@@ -45,6 +45,14 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError>;
 
+    /// Returns the newest `limit` calls by identifier, oldest first, as [`Self::past_calls`] returns
+    /// calls.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError>;
+
     /// Returns the calls that followed these contexts, oldest first by identifier. Calls in flight
     /// are among them.
     ///

@@ -123,7 +123,7 @@ pub async fn a_selection_and_its_call_are_an_outcome(store: &impl UsageStore) {
     let ends: Vec<_> = (outcomes.iter())
         .map(|outcome| (outcome.selected_at, outcome.succeeded_at))
         .collect();
-    let ended = moment(11) + Duration::from_micros(1_234);
+    let ended = moment(11) + Duration::from_micros(567 + 1_234); // The wait and the duration.
     let expected = [
         (Some(moment(20)), None),
         (Some(moment(25)), Some(ended)),
@@ -183,7 +183,7 @@ pub async fn calls_of_assigned_principals_are_trials(store: &impl UsageStore) {
         at: moment(n.into()),
         succeeded_at,
     };
-    let ended = moment(3) + Duration::from_micros(1_234);
+    let ended = moment(3) + Duration::from_micros(567 + 1_234); // The wait and the duration.
     let expected = [trial(3, Some(ended)), trial(4, None), trial(12, None)];
     assert_eq!(read(EXPERIMENT, 9).await, expected);
     assert_eq!(read(EXPERIMENT, 2).await, expected[..2]);

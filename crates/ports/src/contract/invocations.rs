@@ -146,7 +146,7 @@ pub async fn calls_are_ordered_by_identifier_whatever_their_start(store: &impl U
 }
 
 /// Every call is read once when each page begins after the last call of the page before, in the
-/// order of their identifiers, also when that call was removed meanwhile.
+/// order of their identifiers, also when that call was removed meanwhile; the newest are read alone.
 pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
     let session = session(run(1), 1).id;
     let opened = [3, 1, 5, 2, 4].map(|n| Record::CallOpened(call(session, n)));
@@ -166,6 +166,12 @@ pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
     }
     let unknown = call(session, 6).id;
     assert_eq!(store.past_calls(Some(unknown), 9).await.unwrap(), []);
+    for (limit, expected) in [(0, &[][..]), (2, &[4, 5]), (9, &[1, 2, 3, 4, 5])] {
+        let newest = store.recent_calls(limit).await.unwrap();
+        let starts: Vec<_> = newest.iter().map(|call| call.started_at).collect();
+        let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
+        assert_eq!(starts, expected, "{limit}");
+    }
 }
 
 /// A past call has what was recorded of it, and the client of its session where that is recorded.
@@ -202,6 +208,7 @@ pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) 
         past(bare, None, None),
     ];
     assert_eq!(store.past_calls(None, 9).await.unwrap(), expected);
+    assert_eq!(store.recent_calls(9).await.unwrap(), expected);
 }
 
 /// Only calls of the session and of the tool that the filter names are read and counted.

@@ -207,7 +207,7 @@ pub async fn the_largest_numbers_are_kept_as_far_as_they_fit(store: &impl UsageS
     call.request_bytes = u64::MAX;
     exchange.duration_us = u64::MAX;
     let mut end = end(&call, Outcome::Ok);
-    (end.duration_us, end.response_bytes) = (u64::MAX, u64::MAX);
+    (end.duration_us, end.wait_us, end.response_bytes) = (u64::MAX, u64::MAX, u64::MAX);
     let tokens = tokens(&call, Some(u64::MAX), Some(LARGEST));
     let records = [
         Record::CallOpened(call),
@@ -222,11 +222,12 @@ pub async fn the_largest_numbers_are_kept_as_far_as_they_fit(store: &impl UsageS
         [
             Some(read.invocation.request_bytes),
             Some(end.duration_us),
+            Some(end.wait_us),
             Some(end.response_bytes),
             read.request_tokens,
             read.response_tokens,
         ],
-        [Some(LARGEST); 5]
+        [Some(LARGEST); 6]
     );
     let exchanges = store.exchanges(id, 9).await.unwrap();
     assert_eq!(exchanges[0].duration_us, LARGEST);

@@ -152,6 +152,7 @@ pub fn end(call: &Invocation, outcome: Outcome) -> InvocationEnd {
         id: call.id,
         outcome,
         duration_us: 1_234,
+        wait_us: 567,
         response_bytes: 202,
         result: Some(r#"{"content":[]}"#.into()),
     }

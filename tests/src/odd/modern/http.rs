@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{Exchange, World, asking, headers, request};
 use crate::envelope::{Envelope, integer_at};
-use crate::odd::http_server::event_stream;
+use crate::odd::http_server::{event_stream, stream_of};
 use crate::odd::outlet::{Framing, Outlet};
 use crate::odd::session::error;
 use crate::odd::streams::QUEUE;
@@ -34,7 +34,8 @@ pub(in crate::odd) async fn take(world: &Arc<World>, headers: &HeaderMap, text: 
         return refuse(400, &error("null", -32600, "odd: nobody asked", "null"));
     }
     let (pipe, mut events) = mpsc::channel(QUEUE);
-    let out = Outlet::Pipe(pipe, Framing::Events);
+    let framing = world.settings.framing;
+    let out = Outlet::Pipe(pipe, framing);
     let Some(exchange) = Exchange::read(&envelope, &headers::mcp_headers(headers), out) else {
         return StatusCode::ACCEPTED.into_response();
     };
@@ -46,12 +47,20 @@ pub(in crate::odd) async fn take(world: &Arc<World>, headers: &HeaderMap, text: 
     }
     let is_stream = streams(&exchange);
     world.accept(exchange);
-    if is_stream {
-        return event_stream(None, events);
+    match (is_stream, framing) {
+        (true, Framing::Events) => return event_stream(None, events),
+        (true, Framing::Lines | Framing::Nothing) => {
+            return stream_of("application/json", None, events);
+        }
+        (false, _) => {}
     }
-    let event = events.recv().await.unwrap_or_default();
-    let mut decoder = crate::sse::Decoder::default();
-    let body = decoder.feed(&event).pop().unwrap_or_default().data;
+    let sent = events.recv().await.unwrap_or_default();
+    let body = if framing == Framing::Events {
+        let mut decoder = crate::sse::Decoder::default();
+        decoder.feed(&sent).pop().unwrap_or_default().data
+    } else {
+        String::from_utf8_lossy(&sent).trim_end().to_owned()
+    };
     refuse(status_of(&body), &body)
 }
 

@@ -60,8 +60,10 @@ pub(crate) struct CallView {
     is_miss: bool,
     /// How it ended; `null` while it goes on.
     outcome: Option<&'static str>,
-    /// How long it took, in microseconds.
+    /// How long the upstream took, in microseconds.
     duration_us: Option<u64>,
+    /// How long the call waited before that, in microseconds, mostly for a connection to the upstream.
+    wait_us: Option<u64>,
 }
 
 fn call_view(call: InvocationSummary, is_miss: bool) -> CallView {
@@ -76,6 +78,7 @@ fn call_view(call: InvocationSummary, is_miss: bool) -> CallView {
         is_miss,
         outcome: call.end.as_ref().map(|end| end.outcome.as_str()),
         duration_us: call.end.as_ref().map(|end| end.duration_us),
+        wait_us: call.end.as_ref().map(|end| end.wait_us),
     }
 }
 

@@ -10,7 +10,7 @@ use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::record::Record;
 use riglm_domain::search::{Search, SearchQuality};
 use riglm_domain::session::{ClientInfo, Session};
-use riglm_domain::tool::ToolRef;
+use riglm_domain::tool::{ToolListing, ToolPage, ToolRef};
 use riglm_ports::analytics::{FeedbackRepository as _, RecordSink as _};
 use serde_json::{Value, json};
 
@@ -70,6 +70,7 @@ fn call(session: &Session, n: u8, name: &str, source: ToolSource) -> [Record; 2]
         id,
         outcome: Outcome::Ok,
         duration_us: 1_500,
+        wait_us: 2_000_000,
         response_bytes: 20,
         result: None,
     };
@@ -110,6 +111,14 @@ async fn busy() -> (Server, Session) {
     records.extend(call(&session, 3, "read", ToolSource::Shown));
     records.extend(call(&session, 5, "a/b c", ToolSource::Found));
     records.extend(call(&session, 6, "a/b c", ToolSource::Hidden));
+    // What nobody lists is no tool.
+    records.extend(call(&session, 7, "made_up", ToolSource::Unlisted));
+    let page = r#"{"tools":[{"name":"read"},{"name":"a/b c"}]}"#;
+    let split = ToolPage::split(page).unwrap();
+    records.push(Record::ToolsSeen {
+        listing: ToolListing::new(&tool("read").upstream, &split, page),
+        seen_at: at(2),
+    });
     server.store.apply(&records).await.unwrap();
     (server, session)
 }
@@ -154,12 +163,13 @@ async fn a_session_tells_what_happened_in_order_and_what_was_missed() {
     let kinds: Vec<&str> = (body["timeline"].as_array().unwrap().iter())
         .map(|entry| entry["type"].as_str().unwrap())
         .collect();
-    assert_eq!(kinds, ["list", "call", "search", "call", "call"]);
+    assert_eq!(kinds, ["list", "call", "search", "call", "call", "call"]);
     assert_eq!(body["misses"], 1);
     assert_eq!(body["timeline"][3]["is_miss"], true);
     assert_eq!(body["timeline"][4]["is_miss"], false);
     assert_eq!(body["timeline"][3]["tool"], "a/b c");
     assert_eq!(body["timeline"][3]["duration_us"], 1_500);
+    assert_eq!(body["timeline"][3]["wait_us"], 2_000_000);
     assert_eq!(body["session"]["client"], "editor");
     let work = work().to_string();
     assert_eq!(body["session"]["work_sessions"], json!([work]));
@@ -185,6 +195,7 @@ async fn what_is_not_there_is_not_found_and_what_does_not_fit_is_refused() {
         ("/tools?cursor=abc".into(), 422),
         ("/tools?days=0".into(), 422),
         ("/tools/none/stats".into(), 404),
+        ("/tools/made_up/stats".into(), 404),
         ("/tools/%FF/stats".into(), 404),
         (format!("/predictions/{nobody}"), 404),
         (format!("/predictions/{nobody}?limit=9999"), 422),

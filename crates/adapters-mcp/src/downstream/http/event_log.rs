@@ -16,9 +16,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use riglm_app::proxy::{ClientSession, Presence};
 use riglm_domain::message::{Message, RequestId};
 use riglm_ports::downstream::Route;
 
+use super::room::{Owner, with_room};
 pub(super) use seat::Seat;
 use stream::Stream;
 use streams::{Streams, Taken};
@@ -65,6 +67,8 @@ pub(super) enum StreamError {
 #[derive(Debug)]
 pub(super) struct EventLog {
     streams: Mutex<Streams>,
+    /// Is told when the client waits for answers no longer, and when it does again.
+    session: Owner,
 }
 
 impl EventLog {
@@ -75,6 +79,21 @@ impl EventLog {
         streams.by_number.insert(STANDALONE, standalone);
         Self {
             streams: Mutex::new(streams),
+            session: Owner::default(),
+        }
+    }
+
+    /// Has a session be told when its client waits for answers no longer, and when it does again.
+    pub(super) fn belongs_to(&self, session: &Arc<ClientSession>) {
+        self.session.set(session);
+    }
+
+    fn tell(&self, requests: &[RequestId], presence: Presence) {
+        if requests.is_empty() {
+            return;
+        }
+        if let Some(session) = self.session.get() {
+            session.note_presence(requests, presence);
         }
     }
 
@@ -125,7 +144,11 @@ impl EventLog {
         if next < stream.first() || next > stream.end() {
             return Err(StreamError::UnknownEvent);
         }
-        Ok(streams.read_from(number, next))
+        let open: Vec<RequestId> = stream.open.iter().cloned().collect();
+        let cursor = streams.read_from(number, next);
+        drop(streams);
+        self.tell(&open, Presence::Back);
+        Ok(cursor)
     }
 
     /// Waits for the next event and moves the cursor behind it. `None` when the stream is over,
@@ -155,9 +178,17 @@ impl EventLog {
         }
     }
 
-    /// Adds a message to its stream. Waits while a slow reader has much to take.
+    /// Adds a message to its stream. Waits while a slow reader has much to take. Where there is no
+    /// room for it, what nobody came for is dropped first.
     pub(super) async fn push(&self, message: &Message, route: &Route) {
-        let data = message.on_one_line();
+        let session = self.session.get();
+        let Some((message, room)) =
+            with_room(session.as_deref(), message, || self.lock().drop_waiting())
+        else {
+            return;
+        };
+        let (message, data) = (&message, message.on_one_line());
+        let mut room = room;
         let deadline = tokio::time::Instant::now() + MAX_WAIT;
         loop {
             let room = {
@@ -176,7 +207,7 @@ impl EventLog {
                     && stream.n_unread_bytes() > MAX_UNREAD_BYTES
                     && tokio::time::Instant::now() < deadline;
                 if !must_wait {
-                    streams.change(number, |stream| stream.push(data));
+                    streams.change(number, |stream| stream.push(data, room.take()));
                     streams.answered(message, number);
                     streams.tidy(number);
                     return;
@@ -208,14 +239,28 @@ impl EventLog {
     /// Leaves a stream without a reader when `cursor` was the one in charge. A stream that is over
     /// and was never published is forgotten: nobody can resume it.
     fn leave(&self, cursor: &Cursor) {
-        let mut streams = self.lock();
-        streams.change(cursor.stream, |stream| {
-            if stream.reader == cursor.reader {
-                stream.reader = 0;
-                stream.changed.notify_waiters();
-            }
-        });
-        streams.tidy(cursor.stream);
+        {
+            let mut streams = self.lock();
+            streams.change(cursor.stream, |stream| {
+                if stream.reader == cursor.reader {
+                    stream.reader = 0;
+                    stream.changed.notify_waiters();
+                }
+            });
+            streams.tidy(cursor.stream);
+        }
+        self.tell_if_left(cursor.stream);
+    }
+
+    /// Tells the session if nobody reads the stream of requests that are not answered.
+    pub(super) fn tell_if_left(&self, stream: u64) {
+        let open: Vec<RequestId> = {
+            let streams = self.lock();
+            let left = streams.by_number.get(&stream);
+            let left = left.filter(|stream| stream.reader == 0);
+            left.map_or_else(Vec::new, |stream| stream.open.iter().cloned().collect())
+        };
+        self.tell(&open, Presence::Left);
     }
 
     /// Returns whether nothing will be added to the stream of a request any more.

@@ -36,6 +36,7 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
         Ok(session) => session,
         Err(error) => return reply::error(StatusCode::SERVICE_UNAVAILABLE, &error, None),
     };
+    link.belongs_to(&session);
     let id = match port.legacy.add(Arc::clone(&session), link) {
         Ok(id) => id,
         Err(error) => {
@@ -53,7 +54,7 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
             let chunk = match endpoint {
                 Some(endpoint) => endpoint,
                 None => match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
-                    Ok(event) => event?,
+                    Ok(event) => event?.text,
                     Err(_) => COMMENT,
                 },
             };

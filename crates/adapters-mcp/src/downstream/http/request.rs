@@ -2,6 +2,7 @@
 //! body within the limits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -53,7 +54,9 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
         .admission
         .check(values(header::HOST), values(header::ORIGIN), target)
     {
-        let error = RpcError::new(RpcErrorCode::Forbidden, refused.to_string());
+        let advice = refused.advice("listen");
+        tell(&advice, headers);
+        let error = RpcError::new(RpcErrorCode::Forbidden, advice);
         return Err(Box::new(reply::error(StatusCode::FORBIDDEN, &error, None)));
     }
     port.authenticator
@@ -63,6 +66,19 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
             let error = RpcError::new(RpcErrorCode::Forbidden, text);
             Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
         })
+}
+
+/// Logs a refusal: the first one for everybody to see, the others, which a peer can make many of, for
+/// who looks for them.
+fn tell(advice: &str, headers: &HeaderMap) {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let host = headers.get(header::HOST);
+    let origin = headers.get(header::ORIGIN);
+    if IS_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::debug!(?host, ?origin, "a request was refused: {advice}");
+    } else {
+        tracing::warn!(?host, ?origin, "a request was refused: {advice}");
+    }
 }
 
 /// Checks a request as [`admit`] does, and the profile that its address names.

@@ -118,7 +118,8 @@ async fn post(
     } else {
         JSON_WITHIN
     };
-    let exchange = Detachable::new(exchange(Arc::clone(&session), message));
+    let work = exchange(Arc::clone(&session), link, seat.stream(), message);
+    let exchange = Detachable::new(work);
     Ok(answer(session, seat, exchange, patience).await)
 }
 
@@ -153,10 +154,12 @@ async fn initialize(
         }
     };
     session.named_by_transport(&id);
+    link.log.belongs_to(&session);
     let newborn = Newborn::new(Arc::clone(port), id, Arc::clone(&session));
     let seat = take_seat(&link, &ids)?;
     let stream = seat.stream();
-    let exchange = Detachable::new(exchange(Arc::clone(&session), message));
+    let work = exchange(Arc::clone(&session), Arc::clone(&link), stream, message);
+    let exchange = Detachable::new(work);
     // No hurry to stream: most handshakes are answered at once and say nothing before that.
     let patience = port.proxy.limits().call_timeout_max;
     let mut response = answer(Arc::clone(&session), seat, exchange, patience).await;
@@ -339,8 +342,11 @@ pub(super) async fn forward(session: Arc<ClientSession>, message: Message) -> Re
 }
 
 /// Takes a message to the upstream and its answer to the stream of its requests.
-async fn exchange(session: Arc<ClientSession>, message: Message) {
-    match session.receive(message).await {
+async fn exchange(session: Arc<ClientSession>, link: Arc<HttpLink>, stream: u64, message: Message) {
+    let received = session.receive(message).await;
+    // Its client may have gone before the session knew of it.
+    link.log.tell_if_left(stream);
+    match received {
         Ok(Some(exchange)) => exchange.run.await,
         Ok(None) => {}
         Err(error) => tracing::debug!("a message was not passed on: {}", error.message),

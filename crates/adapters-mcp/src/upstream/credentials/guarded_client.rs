@@ -145,7 +145,7 @@ async fn into_http(response: Response) -> Result<http::Response<Vec<u8>>, OAuthH
     // The upstream itself is asked what it wants; one that opens a stream never ends it.
     let body = match Content::of(&response) {
         Content::Events => Vec::new(),
-        Content::Json | Content::Other => collect(response, MAX_BODY_BYTES)
+        Content::Json | Content::Unstated | Content::Other => collect(response, MAX_BODY_BYTES)
             .await
             .map_err(Refused::Failed)?
             .to_vec(),

@@ -48,9 +48,15 @@ impl std::fmt::Debug for EventStream {
 impl EventStream {
     /// Reads the body of `response` as events of at most `limit` bytes, comments excluded.
     pub(in super::super) fn new(response: Response, limit: usize) -> Self {
+        Self::after(Bytes::new(), response, limit)
+    }
+
+    /// Like [`EventStream::new`], of a body of which `head` was read before.
+    pub(super) fn after(head: Bytes, response: Response, limit: usize) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
+        let head = futures_util::stream::iter((!head.is_empty()).then_some(Ok(head)));
         let metered = Metered {
-            bytes: Box::pin(response.bytes_stream()),
+            bytes: Box::pin(head.chain(response.bytes_stream())),
             unread: unread.clone(),
             limit,
             at_line_start: true,

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::era::Era;
 use super::event_stream::{EventStream, Position, payload};
+use super::json_stream::JsonStream;
 use super::open_exchanges::Place;
 use super::reply::{self, Content};
 use super::session::Session;
@@ -131,31 +132,74 @@ impl Exchange {
         if self.is_initialize {
             self.session.learn_session(&response);
         }
-        match Content::of(&response) {
-            Content::Events => self.follow(response).await,
+        self.take_body(response).await
+    }
+
+    /// Reports what comes with a status of success, as the body is framed.
+    async fn take_body(&mut self, mut response: Response) -> Result<(), UpstreamError> {
+        let limit = self.session.endpoint.limits.max_message_bytes;
+        let content = match Content::of(&response) {
+            Content::Events => return self.follow(EventStream::new(response, limit)).await,
             _ if matches!(
                 response.status(),
                 StatusCode::ACCEPTED | StatusCode::NO_CONTENT
             ) =>
             {
-                Err(UpstreamError::NoAnswer)
+                return Err(UpstreamError::NoAnswer);
+            }
+            // The length is known, so that all of it is there: one message, as a rule.
+            Content::Json if response.content_length().is_some() => {
+                let body = reply::collect(response, limit).await?;
+                if let Ok(message) = reply::parse(&body) {
+                    self.report(message).await;
+                    return Ok(());
+                }
+                return self.follow_json(JsonStream::of_body(body, limit)).await;
             }
             Content::Json => {
-                let body = reply::collect(response, endpoint.limits.max_message_bytes).await?;
-                let message = reply::parse(&body)?;
-                self.report(message).await;
-                Ok(())
+                let stream = JsonStream::new(Bytes::new(), response, limit);
+                return self.follow_json(stream).await;
             }
-            Content::Other => Err(UpstreamError::Garbled {
+            content => content,
+        };
+        let head = match content {
+            Content::Unstated => reply::head(&mut response).await?,
+            _ => Bytes::new(),
+        };
+        match head.first().copied().map(Content::beginning_with) {
+            Some(Content::Json) => {
+                self.follow_json(JsonStream::new(head, response, limit))
+                    .await
+            }
+            Some(Content::Events) => self.follow(EventStream::after(head, response, limit)).await,
+            _ => Err(UpstreamError::Garbled {
                 reason: "it is neither JSON nor an event stream",
             }),
+        }
+    }
+
+    /// Reports the messages of a body of JSON, each as soon as it is there.
+    async fn follow_json(&mut self, mut stream: JsonStream) -> Result<(), UpstreamError> {
+        let mut skipped = None;
+        loop {
+            let next = if self.open.is_empty() {
+                // As with events, see `read`.
+                let next = tokio::time::timeout(LINGER, stream.next()).await;
+                next.unwrap_or(Ok(None))
+            } else {
+                stream.next().await
+            };
+            let Some(body) = next? else {
+                return skipped.map_or(Ok(()), Err);
+            };
+            skipped = self.report_body(&body).await.err().or(skipped);
         }
     }
 
     /// Reports the JSON-RPC error that came with an HTTP error status.
     async fn take_refusal(&mut self, response: Response) -> Result<(), UpstreamError> {
         let status = response.status();
-        if Content::of(&response) == Content::Json {
+        if matches!(Content::of(&response), Content::Json | Content::Unstated) {
             let limit = self.session.endpoint.limits.max_message_bytes;
             let body = reply::collect(response, limit).await.unwrap_or_default();
             if let Some(message) = reply::refusal(&body) {
@@ -166,9 +210,8 @@ impl Exchange {
     }
 
     /// Reports the events of a stream, which may come in several responses.
-    async fn follow(&mut self, response: Response) -> Result<(), UpstreamError> {
+    async fn follow(&mut self, mut stream: EventStream) -> Result<(), UpstreamError> {
         let limit = self.session.endpoint.limits.max_message_bytes;
-        let mut stream = EventStream::new(response, limit);
         let mut position = Position::default();
         let mut n_fruitless: u32 = 0;
         loop {
@@ -220,7 +263,8 @@ impl Exchange {
             }
             n_events += 1;
             if let Some(body) = payload(event) {
-                self.report_event(&body).await;
+                // An event that is no message is skipped.
+                let _ = self.report_body(&body).await;
             }
         }
     }
@@ -247,15 +291,26 @@ impl Exchange {
         Err(error)
     }
 
-    async fn report_event(&mut self, body: &Bytes) {
+    /// Reports one message of several.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::Garbled`] for anything else, which is skipped.
+    async fn report_body(&mut self, body: &Bytes) -> Result<(), UpstreamError> {
         match reply::parse(body) {
-            Ok(message) => self.report(message).await,
-            Err(error) => tracing::warn!(
-                upstream = %self.session.endpoint.name,
-                %error,
-                "skipped an event of upstream {}",
-                self.session.endpoint.name
-            ),
+            Ok(message) => {
+                self.report(message).await;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(
+                    upstream = %self.session.endpoint.name,
+                    %error,
+                    "skipped a message of upstream {}",
+                    self.session.endpoint.name
+                );
+                Err(error)
+            }
         }
     }
 

@@ -4,24 +4,40 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::Response;
 use riglm_domain::message::{Kind, Message, MessageError, RequestId};
 use riglm_ports::upstream::UpstreamError;
 
 use super::endpoint::failure;
+use super::json_stream::{RECORD_SEPARATOR, is_between};
 
 /// A body that nobody wants is read up to this size; with a larger one goes its connection.
 const DRAIN_BYTES: usize = 64 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The types of bodies that hold one JSON text, or several of them one after the other.
+const JSON_TYPES: [&str; 9] = [
+    "application/json",
+    "application/json-rpc",
+    "application/json-seq",
+    "application/jsonl",
+    "application/jsonlines",
+    "application/ndjson",
+    "application/x-jsonlines",
+    "application/x-ndjson",
+    "text/json",
+];
+
 /// What the body of an answer is, by its `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Content {
-    /// A JSON text, or nothing that says otherwise.
+    /// JSON texts, of which there may be several.
     Json,
     /// Server-sent events.
     Events,
+    /// Whatever its first byte says, as the server does not say.
+    Unstated,
     /// Something else.
     Other,
 }
@@ -29,17 +45,35 @@ pub(in super::super) enum Content {
 impl Content {
     /// Returns what the body of `response` is.
     pub(in super::super) fn of(response: &Response) -> Self {
-        let Some(value) = response.headers().get(CONTENT_TYPE) else {
-            return Self::Json;
-        };
-        let essence = value.as_bytes().split(|byte| *byte == b';').next();
+        let value = response.headers().get(CONTENT_TYPE);
+        Self::of_type(value.map(HeaderValue::as_bytes).unwrap_or_default())
+    }
+
+    /// Returns what a `Content-Type` says, whatever parameters it has.
+    fn of_type(value: &[u8]) -> Self {
+        let essence = value.split(|byte| matches!(byte, b';' | b',')).next();
         let essence = essence.unwrap_or_default().trim_ascii();
-        if essence.eq_ignore_ascii_case(b"application/json") {
-            Self::Json
+        if essence.is_empty() {
+            Self::Unstated
         } else if essence.eq_ignore_ascii_case(b"text/event-stream") {
             Self::Events
+        } else if JSON_TYPES
+            .iter()
+            .any(|json| essence.eq_ignore_ascii_case(json.as_bytes()))
+        {
+            Self::Json
         } else {
             Self::Other
+        }
+    }
+
+    /// Returns what a body is that begins with `first`.
+    pub(super) fn beginning_with(first: u8) -> Self {
+        match first {
+            b'{' | b'[' | RECORD_SEPARATOR => Self::Json,
+            // A comment, or the first letter of a field: `data`, `event`, `id`, `retry`.
+            b':' | b'd' | b'e' | b'i' | b'r' => Self::Events,
+            _ => Self::Other,
         }
     }
 }
@@ -123,6 +157,22 @@ pub(in super::super) async fn collect(
     Ok(body.freeze())
 }
 
+/// Reads a body up to the first chunk that holds more than white space; returns it, empty when
+/// the body has none.
+///
+/// # Errors
+///
+/// Returns [`UpstreamError::Lost`] when the body breaks off.
+pub(super) async fn head(response: &mut Response) -> Result<Bytes, UpstreamError> {
+    while let Some(mut chunk) = response.chunk().await.map_err(|error| failure(&error))? {
+        let is_content = |byte: &u8| !is_between(*byte) || *byte == RECORD_SEPARATOR;
+        if let Some(at) = chunk.iter().position(is_content) {
+            return Ok(chunk.split_off(at));
+        }
+    }
+    Ok(Bytes::new())
+}
+
 /// Parses what a server sent as a message.
 ///
 /// # Errors
@@ -176,6 +226,25 @@ mod tests {
 
     fn bytes(text: &str) -> Bytes {
         Bytes::from(text.to_owned())
+    }
+
+    #[test]
+    fn a_content_type_says_what_a_body_is_whatever_stands_beside_it() {
+        for (value, content) in [
+            ("application/json", Content::Json),
+            ("Application/JSON; charset=\"UTF-8\"; x", Content::Json),
+            ("application/x-ndjson", Content::Json),
+            ("application/json-seq", Content::Json),
+            ("text/event-stream ;charset=latin1", Content::Events),
+            ("TEXT/event-stream;;", Content::Events),
+            ("text/event-stream, text/event-stream", Content::Events),
+            ("", Content::Unstated),
+            (" ; charset=utf-8", Content::Unstated),
+            ("text/plain", Content::Other),
+            ("application/jsonp", Content::Other),
+        ] {
+            assert_eq!(Content::of_type(value.as_bytes()), content, "{value}");
+        }
     }
 
     #[test]

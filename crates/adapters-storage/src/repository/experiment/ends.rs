@@ -40,7 +40,7 @@ const SELECT_STOPS: Statement = Statement {
         FROM experiment_stops",
 };
 
-// A call of more than 1e15 microseconds is cut: a sum must not overflow.
+// A wait or a call of more than 1e15 microseconds is cut: a sum must not overflow.
 const SELECT_OUTCOMES: Statement = Statement {
     table: "recommendations",
     sqlite: "
@@ -51,7 +51,9 @@ const SELECT_OUTCOMES: Statement = Statement {
                 FROM feedback
                 WHERE recommendation = recommendations.id AND verdict = 'selected'),
             (SELECT min(
-                    invocations.started_at + min(invocations.duration_us, 1000000000000000))
+                    invocations.started_at
+                        + min(coalesce(invocations.wait_us, 0), 1000000000000000)
+                        + min(invocations.duration_us, 1000000000000000))
                 FROM feedback JOIN invocations ON invocations.id = feedback.invocation
                 WHERE feedback.recommendation = recommendations.id
                     AND feedback.verdict = 'selected' AND invocations.outcome IN ('ok', 'cached')))
@@ -66,7 +68,9 @@ const SELECT_OUTCOMES: Statement = Statement {
                 FROM feedback
                 WHERE recommendation = recommendations.id AND verdict = 'selected'),
             (SELECT min(
-                    invocations.started_at + least(invocations.duration_us, 1000000000000000))
+                    invocations.started_at
+                        + least(coalesce(invocations.wait_us, 0), 1000000000000000)
+                        + least(invocations.duration_us, 1000000000000000))
                 FROM feedback JOIN invocations ON invocations.id = feedback.invocation
                 WHERE feedback.recommendation = recommendations.id
                     AND feedback.verdict = 'selected' AND invocations.outcome IN ('ok', 'cached')))::text
@@ -102,7 +106,8 @@ macro_rules! select_calls {
                 $sqlite_went_well,
                 ") FROM (
                     SELECT
-                        arm, subject, started_at, duration_us, outcome, source, invocations.id, ",
+                        arm, subject, started_at, wait_us, duration_us, outcome, source,
+                        invocations.id, ",
                 $counts,
                 " AS place FROM ",
                 $sqlite_from,
@@ -118,7 +123,8 @@ macro_rules! select_calls {
                 $postgres_went_well,
                 ")::text FROM (
                     SELECT
-                        arm, subject, started_at, duration_us, outcome, source, invocations.id, ",
+                        arm, subject, started_at, wait_us, duration_us, outcome, source,
+                        invocations.id, ",
                 $counts,
                 " AS place FROM ",
                 $postgres_from,
@@ -142,9 +148,11 @@ macro_rules! select_successes {
             $postgres_from,
             "iif(
                 outcome IN ('ok', 'cached'),
-                started_at + min(duration_us, 1000000000000000), NULL)",
+                started_at + min(coalesce(wait_us, 0), 1000000000000000)
+                    + min(duration_us, 1000000000000000), NULL)",
             "CASE WHEN outcome IN ('ok', 'cached')
-                THEN started_at + least(duration_us, 1000000000000000) END",
+                THEN started_at + least(coalesce(wait_us, 0), 1000000000000000)
+                    + least(duration_us, 1000000000000000) END",
             "1"
         )
     };

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use riglm_domain::edit::spliced;
-use riglm_domain::message::{Kind, Message, RequestId};
+use riglm_domain::id::ToolName;
+use riglm_domain::message::{Envelope, Kind, Message, RequestId};
+use riglm_domain::tool::ToolPage;
 
 use super::Relay;
 use super::list_tools::cursor;
@@ -41,23 +43,38 @@ impl Relay {
             };
             let shown = approvals.shown(self.upstream(), result, asked.cursor.as_deref());
             if let Some(shown) = shown.await {
-                let start = result.as_ptr() as usize - message.raw().as_ptr() as usize;
-                edits.push((start..start + result.len(), shown));
+                edits.push((place_of(&message, result), shown));
             }
         }
-        match edits.as_slice() {
-            [] => message,
-            [(_, shown)] if !message.is_batch() => message.with_result(shown),
-            edits => {
-                let trace = message.trace().cloned();
-                let edits: Vec<_> = (edits.iter())
-                    .map(|(at, shown)| (at.clone(), shown.as_str()))
-                    .collect();
-                let edited = spliced(&String::from_utf8_lossy(message.raw()), &edits);
-                // What is put together of valid texts can be read.
-                Message::from_text(edited).map_or(message, |edited| edited.with_trace(trace))
+        with_results(message, &edits)
+    }
+
+    /// Returns a message with each list of tools in it as the client may see it: without the tools
+    /// that are forbidden to it. It is for lists that come another way than [`Self::list`]: late, in a
+    /// batch, or unasked. `is_list` says of which parts the results are lists.
+    pub(super) fn without_forbidden(
+        &self,
+        message: Message,
+        is_list: impl Fn(&Envelope) -> bool,
+    ) -> Message {
+        if self.shared.filter.forbidden().is_none() {
+            return message;
+        }
+        let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+        for envelope in message.envelopes().iter().filter(|part| is_list(part)) {
+            let Some(result) = message.result(envelope) else {
+                continue;
+            };
+            let Ok(page) = ToolPage::split(result) else {
+                continue;
+            };
+            let names: Vec<ToolName> = page.tools().iter().map(|tool| tool.name.clone()).collect();
+            let forbidden = (self.shared).forbidden_of(&self.caller, self.upstream(), &names);
+            if !forbidden.is_empty() {
+                edits.push((place_of(&message, result), page.without(result, &forbidden)));
             }
         }
+        with_results(message, &edits)
     }
 
     /// Returns what a request for a list of tools asked for; `None` if the request is another one.
@@ -78,5 +95,28 @@ impl Relay {
             _ => return None,
         };
         Some(Asked { cursor })
+    }
+}
+
+/// Returns where in a message a part of its text stands.
+fn place_of(message: &Message, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - message.raw().as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Returns a message with other texts in the places of results.
+fn with_results(message: Message, edits: &[(Range<usize>, String)]) -> Message {
+    match edits {
+        [] => message,
+        [(_, result)] if !message.is_batch() => message.with_result(result),
+        edits => {
+            let trace = message.trace().cloned();
+            let edits: Vec<_> = (edits.iter())
+                .map(|(at, result)| (at.clone(), result.as_str()))
+                .collect();
+            let edited = spliced(&String::from_utf8_lossy(message.raw()), &edits);
+            // What is put together of valid texts can be read.
+            Message::from_text(edited).map_or(message, |edited| edited.with_trace(trace))
+        }
     }
 }

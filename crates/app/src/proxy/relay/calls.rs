@@ -36,6 +36,8 @@ pub(super) struct CallReceived {
     pub(super) continues: Option<Continued>,
     /// When it was received.
     pub(super) at: jiff::Timestamp,
+    /// The operator forbids its tool: it is not made, and nothing is learned of it.
+    pub(super) is_forbidden: bool,
 }
 
 impl Relay {
@@ -57,6 +59,7 @@ impl Relay {
             tool: ToolName::from(params.name().unwrap_or_default().as_ref()),
             continues: self.continued(params),
             at,
+            is_forbidden: false,
         }
     }
 
@@ -74,34 +77,36 @@ impl Relay {
             tool,
             continues,
             at: started_at,
+            is_forbidden,
         } = received;
         let continued = continues.map(|continued| continued.call);
-        let is_hidden = self.state().hidden.contains(&tool);
-        let is_taught = self.shared.search_tool.is_some() || self.shared.recommender.is_some();
-        let searched = is_taught.then(|| ToolRef {
-            upstream: self.upstream().clone(),
-            tool: tool.clone(),
-        });
+        let is_hidden = is_forbidden || self.state().hidden.contains(&tool);
+        let is_taught = !is_forbidden
+            && (self.shared.search_tool.is_some() || self.shared.recommender.is_some());
         let called = ToolRef {
             upstream: self.upstream().clone(),
             tool: tool.clone(),
         };
+        let searched = is_taught.then(|| called.clone());
         let was_found = || {
             let searched = searched.as_ref();
             searched.is_some_and(|tool| self.caller.search.has_found(together, tool))
         };
         let is_modern = params.protocol_meta().is_some();
-        let listed = self.note_for_list(&called, together, is_modern);
+        let listed = (!is_forbidden)
+            .then(|| self.note_for_list(&called, together, is_modern))
+            .flatten();
         let is_hidden = is_hidden || listed.as_ref().is_some_and(|(_, is_hidden)| *is_hidden);
         let source = match is_hidden {
             true if was_found() => ToolSource::Found,
             true => ToolSource::Hidden,
+            false if self.is_unlisted(&called) => ToolSource::Unlisted,
             false => ToolSource::Shown,
         };
         // What a client makes up tells nothing of lists.
         let is_known = (listed.as_ref())
             .is_none_or(|(listed, _)| listed.shown.offer().position_of(&called).is_some());
-        if is_known {
+        if is_known && !is_forbidden && source != ToolSource::Unlisted {
             self.shared.observe(&Event::ToolCalled(ToolCalled {
                 upstream: self.upstream(),
                 tool: &tool,
@@ -115,10 +120,11 @@ impl Relay {
         let context = searched
             .as_ref()
             .and_then(|_| self.caller.search.context(together, Instant::now()));
-        if continued.is_none() {
+        if continued.is_none() && !is_forbidden {
             self.note_call_intent(together, &tool, params.arguments());
         }
-        if let (Some(next_tools), None) = (&self.shared.next_tools, &continued) {
+        if let (Some(next_tools), None, false) = (&self.shared.next_tools, &continued, is_forbidden)
+        {
             let called = ToolRef {
                 upstream: self.upstream().clone(),
                 tool: recorded_tool(tool.clone()),
@@ -161,6 +167,13 @@ impl Relay {
                 })
             }),
         })
+    }
+
+    /// Returns whether no list has a tool, as far as the lists of its upstream are known.
+    fn is_unlisted(&self, tool: &ToolRef) -> bool {
+        let offer = self.caller.search.whole_offer();
+        let is_offered = offer.is_some_and(|offer| offer.position_of(tool).is_some());
+        !is_offered && self.entry.tool_sets.lacks(&tool.tool)
     }
 
     /// Tells the search and the recommender how a call ended. A call that was taken back says nothing

@@ -14,7 +14,8 @@ use riglm_ports::tracer::Operation;
 use riglm_ports::upstream::UpstreamError;
 
 use super::Relay;
-use super::pending::{Pending, Purpose};
+use super::pending::{Handover, Pending, Purpose};
+use crate::proxy::places::Standing;
 use crate::tracking::micros;
 
 /// The answer to a request, as far as its row needs it.
@@ -48,16 +49,15 @@ impl Relay {
         let of = request.and_then(Message::trace);
         let _storing = self.shared.span(&Operation::Store, of);
         let recorder = &self.shared.recorder;
-        let duration = pending.started.elapsed();
+        let is_answered = matches!(response, Response::Message { .. });
+        let times = pending.times(is_answered);
         match pending.purpose {
             Purpose::Call(Some(row)) => {
                 let response = match response {
                     Response::None => (0, None),
                     Response::Message { size_bytes, result } => (size_bytes, result),
                 };
-                recorder
-                    .call_closed(row.id, outcome, duration, response)
-                    .await;
+                recorder.call_closed(row.id, outcome, times, response).await;
                 if let Some(lesson) = row.lesson {
                     self.teach(*lesson, row.id, outcome).await;
                 }
@@ -71,7 +71,7 @@ impl Relay {
                     method: method.into(),
                     target,
                     started_at: pending.started_at,
-                    duration_us: micros(duration),
+                    duration_us: micros(times.wait + times.duration),
                     outcome,
                 };
                 recorder.exchanged(exchange).await;
@@ -178,6 +178,8 @@ pub(super) struct Ending {
     relay: Arc<Relay>,
     pending: Option<Pending>,
     is_counted: bool,
+    /// The place that it gives up in the end.
+    _standing: Standing,
     /// What is told of it; `None` once it goes on as another request.
     told: Option<Told>,
 }
@@ -189,6 +191,7 @@ struct Told {
     outcome: Outcome,
     received: Instant,
     sent: Option<Instant>,
+    handover: Handover,
     answered: Instant,
     /// The upstream was asked for something on the way.
     has_asked: bool,
@@ -207,6 +210,7 @@ impl Told {
             outcome: Outcome::Cancelled,
             received: pending.started,
             sent: pending.sent,
+            handover: pending.handover,
             answered: Instant::now(),
             has_asked: false,
         })
@@ -223,14 +227,17 @@ impl Told {
             outcome: self.outcome,
             took: self.received.elapsed(),
             with_upstream: (!self.has_asked).then(|| with_upstream.unwrap_or_default()),
+            duration: (self.handover).until(self.answered, self.outcome == Outcome::Ok),
         }));
     }
 }
 
 impl Ending {
-    pub(super) fn new(relay: &Arc<Relay>, pending: Pending) -> Self {
+    pub(super) fn new(relay: &Arc<Relay>, mut pending: Pending) -> Self {
+        pending.ended = Some(Instant::now());
         Self {
             relay: Arc::clone(relay),
+            _standing: std::mem::take(&mut pending.standing),
             is_counted: pending.is_counted(),
             told: Told::of(&pending).filter(|_| pending.is_counted()),
             pending: Some(pending),
@@ -238,9 +245,10 @@ impl Ending {
     }
 
     /// Returns the end of a request that the client cancelled: it gives up its place now.
-    pub(super) fn of_cancelled(relay: &Arc<Relay>, pending: Pending) -> Self {
+    pub(super) fn of_cancelled(relay: &Arc<Relay>, mut pending: Pending) -> Self {
         Self {
             relay: Arc::clone(relay),
+            _standing: std::mem::take(&mut pending.standing),
             is_counted: true,
             told: Told::of(&pending),
             pending: Some(pending),

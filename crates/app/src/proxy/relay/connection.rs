@@ -10,7 +10,7 @@ use riglm_domain::principal::Principal;
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::watch;
 
-use crate::proxy::upstream_set::Slot;
+use crate::proxy::slots::Slot;
 
 /// A connection that lived this long was sound: the next loss starts the back-off anew.
 const SOUND_AFTER: Duration = Duration::from_secs(10);

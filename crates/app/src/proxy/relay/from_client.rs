@@ -11,18 +11,18 @@ use riglm_domain::message::{Envelope, Kind, Message, ParamHeader, RequestId};
 use riglm_domain::method::counted;
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::observer::{Event, Limit};
 use riglm_ports::upstream::Exchange as UpstreamExchange;
 
 use super::Relay;
 use super::completion::{Ending, Response};
 use super::here::Received;
 use super::params::{IdMember, RequestParams, id_member};
-use super::pending::{Pending, Purpose};
+use super::pending::{Handover, Pending, Purpose};
 use super::recorded_names::{recorded_target, without_secrets};
 use super::search::alone;
 use crate::proxy::client_description::ClientDescription;
-use crate::proxy::shared::stopping;
+use crate::proxy::places::{Presence, Standing};
+use crate::proxy::shared::{is_greeting, stopping};
 use crate::proxy::united::is_own as is_part_of_another;
 use crate::work_sessions::RequestKind;
 
@@ -86,6 +86,7 @@ impl Relay {
                 Kind::Success | Kind::Failure => {
                     if let Some(id) = envelope.id() {
                         self.state().pending.server_satisfied(id);
+                        self.entry.slots.make_places();
                     }
                 }
             }
@@ -165,6 +166,8 @@ impl Relay {
             started: now,
             started_at,
             sent: None,
+            handover: Handover::Waiting,
+            ended: None,
             last_sign: now,
             progress_token: params.progress_token(),
             last_progress: None,
@@ -173,8 +176,9 @@ impl Relay {
             order: 0,
             span: None,
             guard: None,
+            standing: Standing::default(),
         };
-        self.reserve(id, pending)?;
+        self.reserve(method, id, pending)?;
         self.note_intent_of(method, &params).await;
         if let Some(here) = here {
             let received = Received {
@@ -246,7 +250,12 @@ impl Relay {
     }
 
     /// Takes a place in the table of requests in flight.
-    pub(super) fn reserve(&self, id: &RequestId, pending: Pending) -> Result<(), RpcError> {
+    pub(super) fn reserve(
+        &self,
+        method: &str,
+        id: &RequestId,
+        mut pending: Pending,
+    ) -> Result<(), RpcError> {
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
@@ -259,19 +268,27 @@ impl Relay {
             ));
         }
         // What the session asks of several upstreams is for a request that has its place.
-        let is_part = is_part_of_another(id);
-        let is_full = state.pending.n_entries() >= limits.in_flight_per_session
-            || self.shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight;
-        if is_full && !is_part {
-            self.shared.observe(&Event::LimitReached(Limit::InFlight));
-            return Err(RpcError::new(
-                RpcErrorCode::LimitReached,
-                "too many requests are in flight; try again when some have ended",
-            ));
+        if !is_part_of_another(id) {
+            if !is_greeting(method) && state.pending.is_full(limits.in_flight_per_session) {
+                return Err(self.shared.session_is_full());
+            }
+            pending.standing = self.shared.take_place(&self.caller.principal, method)?;
         }
         state.pending.insert(id.clone(), pending);
-        self.shared.n_in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Notes whether the client waits for the answer to a request, which goes on in any case.
+    pub(in crate::proxy) fn note_presence(&self, id: &RequestId, presence: Presence) {
+        {
+            let mut state = self.state();
+            let Some(pending) = state.pending.get_mut(id) else {
+                return;
+            };
+            let background = || self.shared.background_place(&self.caller.principal);
+            pending.standing.note(presence, background);
+        }
+        self.has_fewer_pending.notify_waiters();
     }
 
     /// Takes note of a notification. Returns the request that it cancels.

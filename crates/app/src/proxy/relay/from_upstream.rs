@@ -1,5 +1,6 @@
 //! The way of a message from the upstream to the client.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -184,6 +185,7 @@ impl Relay {
                 return tracing::debug!("an answer that nobody waits for any more is dropped");
             }
             tracing::debug!("the upstream answered a request that is not in flight");
+            let message = self.without_forbidden(message, |_| true);
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
         };
@@ -268,7 +270,7 @@ impl Relay {
                         None => message,
                     }
                 }
-                _ => message,
+                _ => self.without_forbidden(message, |_| true),
             },
             Purpose::Discover => {
                 if let Some(result) = result {
@@ -297,6 +299,8 @@ impl Relay {
                 self.complete(pending, outcome, response).await;
                 message
             }
+            // Of what was taken back it is forgotten what it was.
+            _ if pending.is_cancelled => self.without_forbidden(message, |_| true),
             Purpose::Listen { .. } | Purpose::Other => message,
         };
         Some((message, outcome))
@@ -343,11 +347,15 @@ impl Relay {
     async fn pass_batch(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         let mut route = related.clone().map_or(Route::Standalone, Route::Related);
         let mut endings = Vec::new();
+        let mut others = HashSet::new();
         for envelope in message.envelopes() {
             match (envelope.kind(), envelope.id()) {
                 (Kind::Success | Kind::Failure, Some(id)) => {
                     let pending = self.state().pending.remove(id);
                     if let Some(mut pending) = pending {
+                        if !matches!(pending.purpose, Purpose::ListTools) {
+                            others.insert(id.clone());
+                        }
                         route = Route::Related(id.clone());
                         end_span(&mut pending, &message, envelope);
                         let mut ending = Ending::new(self, pending);
@@ -372,6 +380,8 @@ impl Relay {
                 _ => {}
             }
         }
+        let is_list = |part: &Envelope| part.id().is_none_or(|id| !others.contains(id));
+        let message = self.without_forbidden(message, is_list);
         self.client.deliver(message, route).await;
     }
 
@@ -427,7 +437,9 @@ impl Relay {
     /// Deals with a request that was sent and will not be answered.
     async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
         // Where a transport has no connection of its own, this is how one hears of its end.
-        if let UpstreamError::Unreachable { .. } | UpstreamError::Unauthorized { .. } = error {
+        if let UpstreamError::Unreachable { .. } | UpstreamError::Unauthorized { .. } = error
+            && !self.closing.is_cancelled()
+        {
             self.entry.failed(error);
         }
         let again = {

@@ -1,18 +1,57 @@
-//! Calls that may change something, by who says that they only read: refused where the operator wants
-//! that.
+//! Calls that the operator refuses: of tools that are forbidden, and of tools that may change something,
+//! by who says that they only read.
 
 use std::sync::Arc;
 
+use riglm_domain::id::ToolName;
 use riglm_domain::message::Message;
+use riglm_domain::naming::{Naming, prefixed};
 use riglm_domain::tool::ToolRef;
 
 use super::Relay;
 use super::calls::CallReceived;
+use crate::proxy::permitted::refusal;
 use crate::proxy::search_tool::OwnTool;
 use crate::safeguards::Refusal;
 use crate::search::Offer;
 
 impl Relay {
+    /// Returns why a call is not passed on, if its tool is forbidden to who calls.
+    pub(super) fn forbidden(&self, received: &CallReceived) -> Option<Refusal> {
+        let (row, session) = (received.session, received.together);
+        let rules = self.shared.forbidden_in(&self.caller, row, session);
+        if rules.is_empty() {
+            return None;
+        }
+        let name = self.shown_name(&received.tool);
+        let by = rules.forbids(self.upstream(), &received.tool, Some(&name))?;
+        Some(Refusal {
+            text: refusal(&name, by),
+        })
+    }
+
+    /// Returns the name by which the client knows a tool of this upstream.
+    pub(super) fn shown_name(&self, own: &ToolName) -> String {
+        let tool = ToolRef {
+            upstream: self.upstream().clone(),
+            tool: own.clone(),
+        };
+        let offer = self.caller.search.whole_offer();
+        let offered = offer.as_ref().and_then(|offer| {
+            let at = offer.position_of(&tool)?;
+            offer.tools().get(at)
+        });
+        if let Some(offered) = offered {
+            return offered.name.clone();
+        }
+        let has_several = self.is_united() && self.shared.upstreams.load().entries.len() > 1;
+        if has_several && self.shared.naming == Naming::Prefix {
+            prefixed(self.upstream(), own.as_str())
+        } else {
+            own.as_str().to_owned()
+        }
+    }
+
     /// Returns why a call is not passed on, if it is one of a tool that is kept from who calls.
     pub(super) async fn gated(
         self: &Arc<Self>,
@@ -42,11 +81,11 @@ impl Relay {
             let at = offer.position_of(&tool)?;
             offer.tools().get(at)
         });
-        let name = offered.map_or(tool.tool.as_str(), |offered| &offered.name);
         lists.refuses(&ask, &tool, offered).then(|| Refusal {
             text: format!(
-                "{name} was not called: it is not known to change nothing, and by what you said \
+                "{} was not called: it is not known to change nothing, and by what you said \
                  that you do, you only read. If something is to be changed, {}, and call it again.",
+                self.shown_name(&tool.tool),
                 self.way_on()
             ),
         })
@@ -55,9 +94,12 @@ impl Relay {
     /// Returns what the upstream says of its tools. In front of several upstreams only what is known
     /// counts.
     async fn described(self: &Arc<Self>, message: &Message, is_modern: bool) -> Option<Arc<Offer>> {
-        let known = self.caller.search.offer();
-        if known.is_some() || self.is_united() {
+        let known = self.caller.search.whole_offer();
+        if known.is_some() {
             return known;
+        }
+        if self.is_united() {
+            return self.caller.search.last_whole_offer();
         }
         let tool = self.shared.search_tool.as_deref();
         let limit = self.shared.limits().unite_timeout;

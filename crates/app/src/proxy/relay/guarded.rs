@@ -2,7 +2,7 @@
 //! something.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::intent::StatedIntent;
@@ -17,6 +17,7 @@ use super::params::{RequestParams, is_input_required};
 use super::pending::Purpose;
 use crate::proxy::search_tool::failure;
 use crate::safeguards::{Admission, Asker, Guard, GuardedCall, Refusal};
+use crate::tracking::CallTimes;
 
 /// What becomes of a call that came in.
 enum Admitted {
@@ -77,7 +78,7 @@ impl Relay {
         let Some(safeguards) = &self.shared.safeguards else {
             return Admitted::Goes(None);
         };
-        let offer = self.caller.search.offer();
+        let offer = self.shared.last_offer_of(&self.caller);
         let relay = self.as_ref();
         let asker = CallAsker { relay, received };
         let call = GuardedCall {
@@ -114,9 +115,16 @@ impl Relay {
         self: &Arc<Self>,
         message: &Message,
         params: &RequestParams<'_>,
-        (id, received, at): (&RequestId, CallReceived, Instant),
+        (id, mut received, at): (&RequestId, CallReceived, Instant),
     ) -> Result<Option<EndedHere>, RpcError> {
-        let admitted = self.admitted(message, params, (&received, at)).await;
+        // What goes on with a call that was made before is refused, too.
+        let admitted = if let Some(refusal) = self.forbidden(&received) {
+            received.is_forbidden = true;
+            let is_modern = params.protocol_meta().is_some();
+            Admitted::Here(EndedHere::refused(is_modern, &refusal))
+        } else {
+            self.admitted(message, params, (&received, at)).await
+        };
         let row = self.open_call(message, params, received).await?;
         let (guard, here) = match admitted {
             Admitted::Goes(guard) => (guard, None),
@@ -133,9 +141,13 @@ impl Relay {
         };
         if !is_waiting {
             // It was cancelled, or the session ended, while the row was being opened.
-            let (recorder, duration) = (&self.shared.recorder, at.elapsed());
+            let times = CallTimes {
+                wait: at.elapsed(),
+                duration: Duration::ZERO,
+            };
+            let recorder = &self.shared.recorder;
             recorder
-                .call_closed(row_id, Outcome::Cancelled, duration, (0, None))
+                .call_closed(row_id, Outcome::Cancelled, times, (0, None))
                 .await;
         }
         Ok(here)

@@ -45,6 +45,11 @@ impl Relay {
             let ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
             hidden = lists.excluded(&ask, self.upstream(), &seen.names);
         }
+        self.shared.note_listed(&self.caller);
+        let forbidden = (self.shared).forbidden_of(&self.caller, self.upstream(), &seen.names);
+        hidden.extend(forbidden);
+        hidden.sort_unstable();
+        hidden.dedup();
         if self.shared.filter.is_active() {
             self.shared.observe(&Event::ListShown(ListShownEvent {
                 policy: "patterns",
@@ -55,13 +60,17 @@ impl Relay {
                 available_tokens: 0,
             }));
         }
-        let shorter = (!hidden.is_empty()).then(|| private(&seen.page.without(result, &hidden)));
-        let Some(tool) = &self.shared.search_tool else {
-            return shorter;
-        };
-        if !self.turned(tool, &seen, at.as_deref()) {
+        // What others may not see must not come to them out of a cache.
+        let is_shared = self.shared.filter.forbidden().is_some() && is_public(result);
+        let shorter =
+            (!hidden.is_empty() || is_shared).then(|| private(&seen.page.without(result, &hidden)));
+        if !self.shared.needs_offers() {
             return shorter;
         }
+        let is_place_of_own = self.turned(&seen, at.as_deref());
+        let Some(tool) = self.shared.search_tool.as_ref().filter(|_| is_place_of_own) else {
+            return shorter;
+        };
         let revision = self.caller.revision();
         let definitions = tool.definitions(revision.as_ref(), self.taken());
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
@@ -82,7 +91,7 @@ impl Relay {
         let now = self.shared.recorder.now();
         self.entry
             .tool_sets
-            .listed(&seen.listing, seen.names.len(), (is_first, is_last), now);
+            .listed(&seen.listing, &seen.names, (is_first, is_last), now);
         if let Some(safeguards) = &self.shared.safeguards {
             let n_upstreams = self.shared.upstreams.load().entries.len();
             safeguards.tools_listed(self.upstream(), &seen.names, (is_last, n_upstreams));
@@ -157,6 +166,11 @@ fn private(result: &str) -> String {
         return result.to_owned();
     }
     with_member(result, CACHE_SCOPE, r#""private""#)
+}
+
+/// Returns whether a cache that several callers share may keep a list.
+fn is_public(result: &str) -> bool {
+    member(result, CACHE_SCOPE) == Some(r#""public""#)
 }
 
 /// Returns a list with more tools at its end.

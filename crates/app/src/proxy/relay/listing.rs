@@ -135,7 +135,9 @@ impl Relay {
         let predicting = self
             .shared
             .span(&Operation::Prediction, request.message.trace());
-        let shown = listing.choose(lists, (row, session), &whole.offer).await;
+        self.shared.note_listed(&self.caller);
+        let offer = self.shared.permitted(&self.caller, &whole.offer);
+        let shown = listing.choose(lists, (row, session), &offer).await;
         drop(predicting);
         if self.caller.is_first_of(&whole.offer) {
             for page in &whole.listings {
@@ -206,7 +208,7 @@ impl Relay {
     /// Returns the whole list, if what is known of it need not be asked for again.
     fn known_list(&self) -> Option<Arc<WholeList>> {
         // Forgotten when the server says that it changed.
-        self.caller.search.offer()?;
+        self.caller.search.whole_offer()?;
         let whole = self.state().listed.whole.clone()?;
         let fresh = match &whole.ttl_ms {
             Some(ttl) => {
@@ -235,7 +237,7 @@ impl Relay {
             purpose: Purpose::ListTools,
             ..pending
         };
-        if let Err(error) = self.reserve(&request.id, pending) {
+        if let Err(error) = self.reserve("tools/list", &request.id, pending) {
             return self.deliver_error(&request.id, &error).await;
         }
         match self.forward(request.message.clone()).await {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::Relay;
 use super::params::RequestParams;
 use super::pending::{Pending, Purpose};
-use crate::proxy::search_tool::help::{misfit_of, unknown};
+use crate::proxy::search_tool::help::{misfit_of, unknown, with_sentence};
 use crate::proxy::search_tool::{OwnTool, SearchTool};
 use crate::safeguards::with_text;
 use crate::search::{Offer, OfferedTool};
@@ -43,7 +43,10 @@ impl Relay {
         answer: &Envelope,
         pending: &Pending,
     ) -> Option<FailedCall> {
-        self.shared.search_tool.as_ref()?;
+        // What one server says of what it lists itself is passed on as it is.
+        if self.shared.search_tool.is_none() && !self.is_united() {
+            return None;
+        }
         let Purpose::Call(Some(row)) = &pending.purpose else {
             return None;
         };
@@ -61,7 +64,7 @@ impl Relay {
         let params = RequestParams::read(request.params(part));
         let name = params.name()?;
         let is_listed = || {
-            let known = self.caller.search.offer();
+            let known = self.shared.last_offer_of(&self.caller);
             known.is_some_and(|offer| self.own_in(&offer, &name).is_some())
         };
         (row.is_hidden || !is_listed()).then(|| FailedCall {
@@ -75,9 +78,7 @@ impl Relay {
 
     /// Returns the answer to a call with what would have helped, or as it is.
     pub(super) async fn mended(self: &Arc<Self>, call: &FailedCall, answer: Message) -> Message {
-        let Some(tools) = &self.shared.search_tool else {
-            return answer;
-        };
+        let tools = self.shared.search_tool.as_deref();
         match self.help(tools, call, &answer).await {
             Some(help) => with_help(&answer, &help),
             None => answer,
@@ -86,16 +87,16 @@ impl Relay {
 
     async fn help(
         self: &Arc<Self>,
-        tools: &SearchTool,
+        tools: Option<&SearchTool>,
         call: &FailedCall,
         answer: &Message,
     ) -> Option<String> {
-        let offer = match self.caller.search.offer() {
+        let offer = match self.shared.offer_of(&self.caller) {
             Some(offer) => offer,
             // What one upstream lists is not what the session could call.
-            None if self.is_united() => return None,
+            None if self.is_united() => self.shared.last_offer_of(&self.caller)?,
             None => {
-                let own = (tools, OwnTool::Search);
+                let own = (tools?, OwnTool::Search);
                 let asked = self.offer(own, &call.request, call.is_modern);
                 let asked = tokio::time::timeout(PATIENCE, asked).await;
                 asked.ok()?.ok().flatten()?
@@ -108,7 +109,7 @@ impl Relay {
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
-            let problems = tools.problems(tool, &call.arguments).await;
+            let problems = tools?.problems(tool, &call.arguments).await;
             let length = |tool: &OfferedTool| memory.length_for(&("schema", session, &tool.name));
             let said = || misfit_of(tool, &problems, (false, length(tool)));
             return (!problems.is_empty()).then(said);
@@ -116,9 +117,11 @@ impl Relay {
         if offer.is_partial() {
             return None; // It may be one of those that were not read.
         }
-        let search = tools.name(OwnTool::Search)?;
-        let length = memory.length_for(&("name", session, &call.name));
-        Some(unknown(&call.name, &offer, search, length))
+        // Of several servers' tools clients know other names than those that they are called by.
+        let name = self.shown_name(&call.name.as_str().into());
+        let search = tools.and_then(|tools| tools.name(OwnTool::Search));
+        let length = memory.length_for(&("name", session, &name));
+        unknown(&name, &offer, search, length)
     }
 
     /// Returns the tool of this upstream that it calls so.
@@ -153,7 +156,7 @@ fn with_help(answer: &Message, help: &str) -> Message {
         let Some(said) = member(error, "message").and_then(unescaped) else {
             return answer.clone();
         };
-        let text = Value::from(format!("{said} {help}")).to_string();
+        let text = Value::from(with_sentence(&said, help)).to_string();
         return answer.with_error(&with_member(error, "message", &text));
     }
     let result = answer.result(part).unwrap_or_default();
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn an_error_keeps_its_code_its_data_and_its_words() {
         let error = r#"{"id":1,"error":{"code":-32602.0,"message":"No \u0041","data":{"n":1e3}}}"#;
-        let expected = error.replace(r"No \u0041", r#"No A Do \"this\"."#);
+        let expected = error.replace(r"No \u0041", r#"No A. Do \"this\"."#);
         assert_eq!(helped(error), expected);
         for odd in [
             r#"{"id":1,"error":{"code":1}}"#,

@@ -129,18 +129,16 @@ impl Relay {
     /// Takes note of a page that the client is shown, which it asked for with `cursor`. Returns
     /// whether the tools of the proxy itself belong at its end, but for those that are
     /// [taken](Self::taken).
-    pub(super) fn turned(
-        &self,
-        tool: &SearchTool,
-        page: &Arc<SeenPage>,
-        cursor: Option<&str>,
-    ) -> bool {
+    pub(super) fn turned(&self, page: &Arc<SeenPage>, cursor: Option<&str>) -> bool {
+        let tool = self.shared.search_tool.as_deref();
         let next = next_cursor(&page.result);
         let is_last = next.is_none();
         // The client may write it in another way than the server did.
         let next = next.and_then(unescaped).map(Cow::into_owned);
         let epoch = self.caller.search.epoch();
-        let names_of_page = tool.taken_by(|name| has_name(page, name));
+        let names_of_page = tool.map_or_else(Taken::default, |tool| {
+            tool.taken_by(|name| has_name(page, name))
+        });
         let (pages, taken) = {
             let mut state = self.state();
             let listed = &mut state.listed;
@@ -159,9 +157,9 @@ impl Relay {
             (pages, listed.taken)
         };
         if let Some(pages) = pages {
-            self.know(Some(tool), &pages, epoch);
+            self.know(tool, &pages, epoch);
         }
-        if is_last {
+        if let Some(tool) = tool.filter(|_| is_last) {
             tool.warn_of_clash(self.upstream(), taken);
         }
         is_last && self.has_tools()
@@ -180,7 +178,7 @@ impl Relay {
         request: &Message,
         is_modern: bool,
     ) -> Result<Option<Arc<Offer>>, String> {
-        let known = self.caller.search.offer();
+        let known = self.caller.search.whole_offer();
         let offer = match known.filter(|_| self.has_tools()) {
             Some(offer) => offer,
             None => match self.fetch(Some(tool), request, is_modern).await? {
@@ -190,7 +188,7 @@ impl Relay {
         };
         let taken = tool.taken_in(&offer);
         tool.warn_of_clash(self.upstream(), taken);
-        Ok((!taken.has(own)).then_some(offer))
+        Ok((!taken.has(own)).then(|| self.shared.permitted(&self.caller, &offer)))
     }
 
     /// Asks the upstream for all pages of its list; `None` of one without tools.

@@ -13,7 +13,10 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::rounds::LogicalCall;
+use crate::proxy::places::Standing;
+use crate::proxy::united::is_own as is_part_of_another;
 use crate::safeguards::Guard;
+use crate::tracking::CallTimes;
 
 /// What must happen when the answer comes.
 #[derive(Debug)]
@@ -70,6 +73,29 @@ pub(crate) struct Lesson {
     pub(crate) began_at: Timestamp,
 }
 
+/// How far a request is on its way to the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handover {
+    /// There is no connection for it yet.
+    Waiting,
+    /// It was given to a connection at this moment, which may have to be set up first.
+    Sending(Instant),
+    /// The upstream has it since this moment.
+    Done(Instant),
+}
+
+impl Handover {
+    /// Returns how long the upstream had the request until it ended; zero where it never had it.
+    pub(crate) fn until(self, ended: Instant, is_answered: bool) -> Duration {
+        match self {
+            Self::Done(since) => ended.saturating_duration_since(since),
+            // The answer was quicker than the news that the request is there.
+            Self::Sending(since) if is_answered => ended.saturating_duration_since(since),
+            Self::Sending(_) | Self::Waiting => Duration::ZERO,
+        }
+    }
+}
+
 /// A request that was forwarded and is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -92,6 +118,10 @@ pub(crate) struct Pending {
     pub(crate) started_at: Timestamp,
     /// Since when it is with the upstream, or waits for a connection to it.
     pub(crate) sent: Option<Instant>,
+    /// How far it is on its way to the upstream.
+    pub(crate) handover: Handover,
+    /// When its answer came, or it was known that none will; `None` before.
+    pub(crate) ended: Option<Instant>,
     /// When the upstream last showed that it works on it.
     pub(crate) last_sign: Instant,
     /// The token under which progress of it is reported.
@@ -108,6 +138,8 @@ pub(crate) struct Pending {
     pub(crate) span: Option<Box<dyn Span>>,
     /// What the safeguards keep of a call that they admitted.
     pub(crate) guard: Option<Box<Guard>>,
+    /// Its place among the requests in flight, and whether its client is there.
+    pub(crate) standing: Standing,
 }
 
 impl Pending {
@@ -150,6 +182,8 @@ impl Pending {
             started: now,
             started_at,
             sent: None,
+            handover: Handover::Waiting,
+            ended: None,
             last_sign: now,
             progress_token: None,
             last_progress: None,
@@ -158,6 +192,19 @@ impl Pending {
             order: 0,
             span: None,
             guard: None,
+            standing: Standing::default(),
+        }
+    }
+
+    /// Returns how long the request waited and how long the upstream took, up to now where it did not
+    /// end before. `is_answered` says whether the upstream answered.
+    pub(crate) fn times(&self, is_answered: bool) -> CallTimes {
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        let duration = self.handover.until(ended, is_answered);
+        let whole = ended.saturating_duration_since(self.started);
+        CallTimes {
+            duration,
+            wait: whole.saturating_sub(duration),
         }
     }
 
@@ -197,11 +244,15 @@ impl PendingTable {
         self.wanted().count() + self.n_ending
     }
 
-    /// Returns how many of those will end by themselves.
+    /// Returns how many of those will end by themselves, have a client that waits for that, and are not
+    /// made by a session in front of several upstreams, which counts the requests that it makes them
+    /// for.
     pub(crate) fn n_ending_by_themselves(&self) -> usize {
         let wanted = self.wanted();
         wanted
-            .filter(|(_, pending)| !pending.is_listening())
+            .filter(|(id, pending)| {
+                !pending.is_listening() && !pending.standing.is_left() && !is_part_of_another(id)
+            })
             .count()
             + self.n_ending
     }
@@ -234,10 +285,13 @@ impl PendingTable {
         self.n_ending = self.n_ending.saturating_sub(1);
     }
 
-    /// Returns how many entries there are, those among them that are only remembered because their
-    /// answer may still come.
-    pub(crate) fn n_entries(&self) -> usize {
-        self.from_client.len() + self.n_ending
+    /// Returns whether there are so many entries, those among them that are only remembered because
+    /// their answer may still come. Those in the background have places of their own.
+    pub(crate) fn is_full(&self, limit: usize) -> bool {
+        let n_entries = self.from_client.len() + self.n_ending;
+        let is_in_background = |pending: &&Pending| pending.standing.is_in_background();
+        n_entries >= limit
+            && n_entries - self.from_client.values().filter(is_in_background).count() >= limit
     }
 
     /// Returns whether a request with this id waits.
@@ -279,6 +333,7 @@ impl PendingTable {
             progress_token: pending.progress_token.take(),
             span: pending.span.take(),
             guard: pending.guard.take(),
+            standing: std::mem::take(&mut pending.standing),
             ..*pending
         })
     }
@@ -299,11 +354,12 @@ impl PendingTable {
         self.from_client.get_mut(id)
     }
 
-    /// Returns whether a request waits that went to connections up to `generation`.
+    /// Returns whether a request waits that went to connections up to `generation` and whose answer
+    /// is still wanted.
     pub(crate) fn has_up_to(&self, generation: u64) -> bool {
         self.from_client
             .values()
-            .any(|pending| pending.generation <= generation)
+            .any(|pending| pending.generation <= generation && !pending.is_cancelled)
     }
 
     /// Takes out every request that went to connections up to `generation`; see [`Self::remove`].
@@ -403,6 +459,11 @@ impl PendingTable {
     /// server took it back.
     pub(crate) fn server_satisfied(&mut self, id: &RequestId) {
         self.from_server.remove(id);
+    }
+
+    /// Returns whether the server waits for an answer to any request of its own.
+    pub(crate) fn is_client_asked(&self) -> bool {
+        !self.from_server.is_empty()
     }
 
     /// Returns whether the server waits for an answer to its request with this id.

@@ -10,17 +10,18 @@ use riglm_ports::observer::{Event, Limit};
 use riglm_ports::tracer::Operation;
 use riglm_ports::upstream::{Exchange, Sent, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::Relay;
 use super::completion::upstream_failure;
 use super::connection::{Live, SetUp};
 use super::from_upstream::Events;
 use super::params::RequestParams;
-use super::pending::Pending;
+use super::pending::{Handover, Pending};
+use crate::proxy::places::Lack;
+use crate::proxy::slots::Slot;
 use crate::proxy::traces::call;
 
-/// How long a place among the connections of an upstream is waited for.
-const SLOT_WITHIN: Duration = Duration::from_secs(2);
 /// How long the exchanges of a connection that was replaced may take to end by themselves.
 const REPLACED_GRACE: Duration = Duration::from_secs(10);
 
@@ -69,8 +70,13 @@ impl Relay {
                 return Ok(None); // It was told when the connection was set up.
             }
             let error = match live.link.send(message.clone()).await {
+                Ok(Sent::UnderWay(exchange)) if has_requests => {
+                    let exchange = self.noting_handover(&message, live.generation, exchange);
+                    return Ok(Some(exchange));
+                }
                 Ok(Sent::UnderWay(exchange)) => return Ok(Some(exchange)),
                 Ok(Sent::Delivered) => {
+                    self.note_handover(message.request_ids(), live.generation);
                     if self.connection.is_dead(live.generation) {
                         // The loss may have been reported before the requests were assigned.
                         self.fail_lost(live.generation, &lost()).await;
@@ -163,15 +169,8 @@ impl Relay {
             Arc::new(Events::new(Arc::downgrade(self), generation))
         };
         let slot = tokio::select! {
-            slot = self.entry.wait_for_slot(SLOT_WITHIN) => slot,
+            slot = self.slot() => slot?,
             () = self.closing.cancelled() => return Err(lost()),
-        };
-        let Some(slot) = slot else {
-            self.shared
-                .observe(&Event::LimitReached(Limit::Connections));
-            return Err(UpstreamError::Unreachable {
-                reason: "as many connections are open as its max_connections allows",
-            });
         };
         let set_up = if is_handshake {
             SetUp::ByClient
@@ -182,15 +181,15 @@ impl Relay {
             opened = self.connection.open(slot, set_up, events) => opened,
             () = self.closing.cancelled() => return Err(lost()),
         };
-        let live = opened.inspect_err(|error| self.entry.failed(error))?;
+        let live = opened.inspect_err(|error| self.note_failure(error))?;
         if !is_handshake {
             let set_up = tokio::select! {
-                set_up = self.play_back(&live) => set_up,
+                set_up = self.set_up(&live) => set_up,
                 () = self.closing.cancelled() => Err(lost()),
             };
             if let Err(error) = set_up {
                 self.connection.failed();
-                self.entry.failed(&error);
+                self.note_failure(&error);
                 live.link.close().await;
                 return Err(error);
             }
@@ -205,6 +204,53 @@ impl Relay {
             self.complete_handshake(&live).await?;
         }
         Ok(live)
+    }
+
+    /// Notes that the upstream could not be reached, unless that is because this session ends.
+    fn note_failure(&self, error: &UpstreamError) {
+        if !self.closing.is_cancelled() {
+            self.entry.failed(error);
+        }
+    }
+
+    /// Sets a new connection up, and notes when that takes longer than sessions wait for it.
+    async fn set_up(&self, live: &Live) -> Result<(), UpstreamError> {
+        let playing_back = self.play_back(live);
+        tokio::pin!(playing_back);
+        let patience = self.shared.limits().unite_timeout;
+        if let Ok(set_up) = tokio::time::timeout(patience, &mut playing_back).await {
+            return set_up;
+        }
+        if self.is_united() {
+            self.entry.is_late();
+        }
+        playing_back.await
+    }
+
+    /// Takes a place among the connections of the upstream, which is waited for where all are in use.
+    async fn slot(self: &Arc<Self>) -> Result<Slot, UpstreamError> {
+        let principal = &self.caller.principal;
+        let most = self.entry.upstream.options.max_connections;
+        let bounds = self.shared.bounds(most.unwrap_or(usize::MAX));
+        let limit = self.shared.limits().handshake_timeout;
+        let lack = match self.entry.slots.take(principal, bounds, limit).await {
+            Ok(slot) => {
+                slot.is_held_by(self);
+                return Ok(slot);
+            }
+            Err(lack) => lack,
+        };
+        self.shared
+            .observe(&Event::LimitReached(Limit::Connections));
+        Err(UpstreamError::Unreachable {
+            reason: match lack {
+                Lack::Total => "as many connections are in use as its max_connections allows",
+                Lack::Share => {
+                    "as many of its connections are in use by this principal as \
+                     limits.principal_share allows"
+                }
+            },
+        })
     }
 
     /// Sets a new connection up as the client set up the first one.
@@ -285,6 +331,50 @@ impl Relay {
         }
     }
 
+    /// Returns an exchange that notes when the upstream has the requests of the message.
+    fn noting_handover(
+        self: &Arc<Self>,
+        message: &Message,
+        generation: u64,
+        exchange: Exchange,
+    ) -> Exchange {
+        let Exchange { run, on_its_way } = exchange;
+        let ids: Vec<RequestId> = message.request_ids().cloned().collect();
+        let noted = CancellationToken::new();
+        let guard = noted.clone().drop_guard();
+        let relay = Arc::clone(self);
+        let noting = async move {
+            on_its_way.await;
+            relay.note_handover(ids.iter(), generation);
+            drop(guard);
+            std::future::pending::<()>().await;
+        };
+        let run = async move {
+            tokio::select! {
+                biased;
+                () = noting => {}
+                () = run => {}
+            }
+        };
+        Exchange {
+            run: Box::pin(run),
+            on_its_way: Box::pin(noted.cancelled_owned()),
+        }
+    }
+
+    /// Notes that the upstream has these requests, which went to this connection.
+    fn note_handover<'a>(&self, ids: impl Iterator<Item = &'a RequestId>, generation: u64) {
+        let now = Instant::now();
+        let mut state = self.state();
+        for id in ids {
+            if let Some(pending) = state.pending.get_mut(id)
+                && pending.generation == generation
+            {
+                pending.handover = Handover::Done(now);
+            }
+        }
+    }
+
     /// Notes which connection the requests of a message go to. Returns whether the answer to one is
     /// still wanted; those of a message that is not sent are forgotten.
     fn assign(&self, message: &Message, generation: u64) -> bool {
@@ -295,6 +385,7 @@ impl Relay {
             if let Some(pending) = state.pending.get_mut(id) {
                 pending.generation = generation;
                 pending.sent.get_or_insert(now);
+                pending.handover = Handover::Sending(now);
                 is_any_wanted |= !pending.is_cancelled;
             }
         }

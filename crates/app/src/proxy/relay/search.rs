@@ -74,7 +74,10 @@ impl Relay {
         else {
             return message;
         };
-        let offer = || self.caller.search.offer().filter(|_| self.has_tools());
+        let offer = || {
+            let known = self.shared.offer_of(&self.caller);
+            known.filter(|_| self.has_tools())
+        };
         tools
             .call_in(&message, self.taken(), offer)
             .unwrap_or(message)
@@ -94,7 +97,7 @@ impl Relay {
         };
         let run = async move {
             let relay = &searching.relay;
-            let was_known = relay.caller.search.offer().is_some();
+            let was_known = relay.caller.search.whole_offer().is_some();
             let found = tokio::select! {
                 biased;
                 () = search.cancel.cancelled() => return,

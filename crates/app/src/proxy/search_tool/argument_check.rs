@@ -1,7 +1,9 @@
 //! Whether arguments are what the schema of a tool asks for.
 //!
 //! Schemas come from servers, and nobody must wait for an odd one: those that are very large, that
-//! refer to other documents, or that cannot be read let every call through.
+//! stand for too many others (`schema_cost`), that refer to other documents, or that cannot be read
+//! let every call through. So do arguments that would take too much work. Checks run beside the
+//! request workers, a few at a time.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +11,12 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Validator};
 use lru::LruCache;
+use riglm_domain::tool::ToolRef;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::schema_cost::{TooMuch, check_schema, check_validation};
 
 /// How many schemas are kept ready.
 const MAX_SCHEMAS: usize = 512;
@@ -24,6 +30,12 @@ const MAX_QUICK_BYTES: usize = 16 << 10;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// How long a call waits for its arguments to be checked before it goes on without.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How many checks run at once. Others wait, as long as their calls do.
+const MAX_CHECKS: usize = 2;
+/// The most schemas that a check visits: some milliseconds.
+const BUDGET: u32 = 20_000;
+/// The same for a check that others wait for.
+const QUICK_BUDGET: u32 = 1_000;
 /// How many problems are named.
 const MAX_PROBLEMS: usize = 5;
 /// The longest text of a problem, in characters.
@@ -31,30 +43,58 @@ const MAX_PROBLEM_CHARS: usize = 300;
 
 /// The schemas that were read lately, by their text.
 #[derive(Debug)]
-pub(super) struct ArgumentChecks(Mutex<LruCache<[u8; 32], Arc<Schema>>>);
+pub(super) struct ArgumentChecks {
+    known: Mutex<LruCache<[u8; 32], Arc<Schema>>>,
+    running: Arc<Semaphore>,
+}
 
 /// A schema that is ready to be used; `None` of one that lets everything through.
 #[derive(Debug)]
-struct Schema(Option<Validator>);
+struct Schema(Option<Ready>);
+
+#[derive(Debug)]
+struct Ready {
+    schema: Value,
+    validator: Validator,
+}
 
 impl Default for ArgumentChecks {
     fn default() -> Self {
         let n = NonZeroUsize::new(MAX_SCHEMAS).unwrap_or(NonZeroUsize::MIN);
-        Self(Mutex::new(LruCache::new(n)))
+        Self {
+            known: Mutex::new(LruCache::new(n)),
+            running: Arc::new(Semaphore::new(MAX_CHECKS)),
+        }
     }
 }
 
 impl ArgumentChecks {
-    /// Returns what is wrong with arguments, at most five problems, each with its place and what is
-    /// expected there; nothing where they may be as they are, or that cannot be told in time.
-    pub(super) async fn problems(self: &Arc<Self>, schema: &str, arguments: &str) -> Vec<String> {
+    /// Returns what is wrong with arguments of `tool`, at most five problems, each with its place and
+    /// what is expected there; nothing where they may be as they are, or that cannot be told in time.
+    pub(super) async fn problems(
+        self: &Arc<Self>,
+        tool: &ToolRef,
+        schema: &str,
+        arguments: &str,
+    ) -> Vec<String> {
         if schema.len() > MAX_SCHEMA_BYTES || arguments.len() > MAX_ARGUMENT_BYTES {
             return Vec::new();
         }
-        let checks = Arc::clone(self);
+        let (checks, tool) = (Arc::clone(self), tool.clone());
         let (schema, arguments) = (schema.to_owned(), arguments.to_owned());
-        let check =
-            tokio::task::spawn_blocking(move || checks.schema(&schema).problems(&arguments));
+        let check = async move {
+            // Held until the work is done, also when nobody waits for it any more.
+            let turn = Arc::clone(&checks.running).acquire_owned().await;
+            tokio::task::spawn_blocking(move || {
+                let problems = checks.schema(&tool, &schema).problems(&arguments, BUDGET);
+                drop(turn);
+                problems.unwrap_or_else(|TooMuch| {
+                    tracing::debug!("arguments were not checked: they would take too much work");
+                    Vec::new()
+                })
+            })
+            .await
+        };
         match tokio::time::timeout(PATIENCE, check).await {
             Ok(Ok(problems)) => problems,
             Ok(Err(_)) => {
@@ -76,54 +116,67 @@ impl ArgumentChecks {
             return None;
         }
         let known = self.known(&key_of(schema))?;
-        Some(known.problems(arguments))
+        known.problems(arguments, QUICK_BUDGET).ok()
     }
 
     fn known(&self, key: &[u8; 32]) -> Option<Arc<Schema>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).cloned()
     }
 
-    fn schema(&self, text: &str) -> Arc<Schema> {
+    fn schema(&self, tool: &ToolRef, text: &str) -> Arc<Schema> {
         let key = key_of(text);
         if let Some(known) = self.known(&key) {
             return known;
         }
-        let schema = Arc::new(Schema::read(text));
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = Arc::new(Schema::read(tool, text));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.put(key, Arc::clone(&schema));
         schema
     }
 }
 
 impl Schema {
-    fn read(text: &str) -> Self {
+    fn read(tool: &ToolRef, text: &str) -> Self {
         let Ok(schema) = serde_json::from_str::<Value>(text) else {
             return Self(None);
         };
+        if check_schema(&schema) == Err(TooMuch) {
+            tracing::warn!(
+                upstream = %tool.upstream,
+                tool = %tool.tool,
+                "the input schema of tool {} of upstream {} is too complex to check arguments by it",
+                tool.tool,
+                tool.upstream
+            );
+            return Self(None);
+        }
         // The patterns of servers must not take longer for some arguments than for others.
         let patterns = PatternOptions::regex()
             .size_limit(MAX_PATTERN_BYTES)
             .dfa_size_limit(MAX_PATTERN_BYTES);
         let built = jsonschema::options()
             .with_pattern_options(patterns)
+            // Some formats are languages of their own, and servers check them anyhow.
+            .should_validate_formats(false)
             .offline()
             .build(&schema);
         if built.is_err() {
             tracing::debug!("a schema of arguments cannot be used: its calls are not checked");
         }
-        Self(built.ok())
+        Self(built.ok().map(|validator| Ready { schema, validator }))
     }
 
-    fn problems(&self, arguments: &str) -> Vec<String> {
-        let Some(validator) = &self.0 else {
-            return Vec::new();
+    fn problems(&self, arguments: &str, budget: u32) -> Result<Vec<String>, TooMuch> {
+        let Some(Ready { schema, validator }) = &self.0 else {
+            return Ok(Vec::new());
         };
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
+        check_validation(schema, &arguments, budget)?;
         if validator.is_valid(&arguments) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let errors = validator.iter_errors(&arguments).take(MAX_PROBLEMS);
         let described = errors.map(|error| {
@@ -132,7 +185,7 @@ impl Schema {
             let text = format!("{place}: {}", error.masked_with("it"));
             text.chars().take(MAX_PROBLEM_CHARS).collect()
         });
-        described.collect()
+        Ok(described.collect())
     }
 }
 
@@ -142,6 +195,8 @@ fn key_of(schema: &str) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::id::UpstreamName;
+
     use super::*;
 
     const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string"},
@@ -149,7 +204,60 @@ mod tests {
 
     async fn problems(schema: &str, arguments: &str) -> Vec<String> {
         let checks = Arc::new(ArgumentChecks::default());
-        checks.problems(schema, arguments).await
+        checks.problems(&tool(), schema, arguments).await
+    }
+
+    fn tool() -> ToolRef {
+        ToolRef {
+            upstream: UpstreamName::parse("u").unwrap(),
+            tool: "read".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn schemas_and_arguments_that_take_too_much_work_let_everything_through() {
+        let mut definitions: Vec<String> = (0..27)
+            .map(|at| {
+                let next = format!(r##"{{"$ref":"#/$defs/d{}"}}"##, at + 1);
+                format!(r#""d{at}":{{"anyOf":[{next},{next}]}}"#)
+            })
+            .collect();
+        definitions.push(r#""d27":{"type":"string"}"#.into());
+        let definitions = definitions.join(",");
+        let doubling = format!(
+            r##"{{"properties":{{"x":{{"$ref":"#/$defs/d0"}}}},"$defs":{{{definitions}}}}}"##
+        );
+        assert!(doubling.len() < 2_500);
+        assert_eq!(problems(&doubling, r#"{"x":1}"#).await, [""; 0]);
+        let deep =
+            r##"{"properties":{"x":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}},"required":["y"]}"##;
+        assert_eq!(problems(deep, r#"{"x":{"y":1}}"#).await.len(), 1);
+        let arguments = format!("{}{}{}", r#"{"x":"#.repeat(60), "{}", "}".repeat(60));
+        assert_eq!(problems(deep, &arguments).await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn schemas_as_deep_as_they_may_be_are_checked_on_any_thread() {
+        let definitions: Vec<String> = (0..40)
+            .map(|at| {
+                format!(
+                    r##""d{at}":{{"properties":{{"x":{{"$ref":"#/$defs/d{}"}}}}}}"##,
+                    at + 1
+                )
+            })
+            .chain([r#""d40":{"type":"string"}"#.to_owned()])
+            .collect();
+        let definitions = definitions.join(",");
+        let schema = format!(r##"{{"$ref":"#/$defs/d0","$defs":{{{definitions}}}}}"##);
+        let arguments = format!("{}1{}", r#"{"x":"#.repeat(40), "}".repeat(40));
+        assert_eq!(problems(&schema, &arguments).await.len(), 1);
+        let chain: Vec<String> = (0..190)
+            .map(|at| format!(r##""d{at}":{{"$ref":"#/$defs/d{}"}}"##, at + 1))
+            .chain([r#""d190":{"type":"string"}"#.to_owned()])
+            .collect();
+        let chain = chain.join(",");
+        let schema = format!(r##"{{"$ref":"#/$defs/d0","$defs":{{{chain}}}}}"##);
+        assert_eq!(problems(&schema, "1").await.len(), 1);
     }
 
     #[tokio::test]
@@ -189,7 +297,7 @@ mod tests {
     async fn a_schema_that_was_read_before_is_used_at_once() {
         let checks = Arc::new(ArgumentChecks::default());
         assert_eq!(checks.quick_problems(SCHEMA, "{}"), None);
-        let slow = checks.problems(SCHEMA, "{}").await;
+        let slow = checks.problems(&tool(), SCHEMA, "{}").await;
         assert_eq!(checks.quick_problems(SCHEMA, "{}"), Some(slow));
         let large = format!(r#"{{"path":"{}"}}"#, "x".repeat(MAX_QUICK_BYTES));
         assert_eq!(checks.quick_problems(SCHEMA, &large), None);

@@ -1,15 +1,21 @@
 //! A call of the tool that calls others: the call that it stands for, or what is wrong with it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use riglm_domain::edit::{member, with_member};
 use riglm_domain::message::Message;
+use riglm_domain::scan::unescaped;
+use serde_json::{Map, Value};
 
 use super::SearchTool;
 use super::help::misfit;
 use super::own::{OwnTool, Taken};
 use crate::proxy::relay::params::RequestParams;
 use crate::search::{Offer, OfferedTool};
+
+/// The longest arguments that are read out of a string, in bytes of the string.
+const MAX_ENCODED_BYTES: usize = 1 << 20;
 
 /// What comes of a call.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +31,7 @@ pub(in crate::proxy) enum Unwrapped {
 struct Inner<'a> {
     params: String,
     name: String,
-    arguments: &'a str,
+    arguments: Cow<'a, str>,
 }
 
 impl SearchTool {
@@ -47,7 +53,7 @@ impl SearchTool {
         let Some(tool) = offer.and_then(|offer| offer.tool(&inner.name)) else {
             return Unwrapped::Call(inner.params);
         };
-        let problems = self.problems(tool, inner.arguments).await;
+        let problems = self.problems(tool, &inner.arguments).await;
         if problems.is_empty() {
             Unwrapped::Call(inner.params)
         } else {
@@ -64,7 +70,7 @@ impl SearchTool {
         };
         let fits = match schema_of(tool) {
             Some(schema) => {
-                let problems = self.checks.quick_problems(schema, inner.arguments)?;
+                let problems = self.checks.quick_problems(schema, &inner.arguments)?;
                 problems.is_empty()
             }
             None => true,
@@ -104,7 +110,7 @@ impl SearchTool {
         arguments: &str,
     ) -> Vec<String> {
         match schema_of(tool) {
-            Some(schema) => self.checks.problems(schema, arguments).await,
+            Some(schema) => self.checks.problems(&tool.tool, schema, arguments).await,
             None => Vec::new(),
         }
     }
@@ -137,21 +143,37 @@ impl SearchTool {
         };
         let (name_text, name) = name;
         let arguments = match member(outer, "arguments") {
-            None | Some("null") => "{}",
-            Some(arguments) if arguments.starts_with('{') => arguments,
-            Some(_) => {
-                return Err(format!(
-                    "arguments must be an object, as the schema of {name} has it"
-                ));
-            }
+            None | Some("null") => Cow::Borrowed("{}"),
+            Some(arguments) if arguments.starts_with('{') => Cow::Borrowed(arguments),
+            Some(arguments) => match encoded_object(arguments) {
+                Some(object) => Cow::Owned(object),
+                None => {
+                    return Err(format!(
+                        "arguments must be an object, as the schema of {name} has it"
+                    ));
+                }
+            },
         };
         let renamed = with_member(params, "name", name_text);
         Ok(Inner {
-            params: with_member(&renamed, "arguments", arguments),
+            params: with_member(&renamed, "arguments", &arguments),
             name: name.into_owned(),
             arguments,
         })
     }
+}
+
+/// Returns the text of the object that a JSON string holds: some models encode arguments twice. `None`
+/// of anything else, and of what is too long or nested too deeply to be read.
+fn encoded_object(arguments: &str) -> Option<String> {
+    if arguments.len() > MAX_ENCODED_BYTES || !arguments.starts_with('"') {
+        return None;
+    }
+    let text = unescaped(arguments)?;
+    let text = text.trim();
+    // It refuses what is nested deeply.
+    serde_json::from_str::<Map<String, Value>>(text).ok()?;
+    Some(text.to_owned())
 }
 
 /// Returns the JSON text of the schema of a tool's arguments.
@@ -240,6 +262,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn arguments_that_were_encoded_as_a_string_are_the_object_that_they_hold() {
+        let params = r#"{"name":"call_tool","arguments":{"name":"x",
+            "arguments":" {\"n\": 1e3, \"\u0061\": {\"t\": \"\\\"\"}}"}}"#;
+        let expected = r#"{"name":"x","arguments":{"n": 1e3, "a": {"t": "\""}}}"#;
+        assert_eq!(unwrapped(params).await, Unwrapped::Call(expected.into()));
+        // They are checked like others.
+        let wrong =
+            r#"{"name":"call_tool","arguments":{"name":"read","arguments":"{\"path\":7}"}}"#;
+        let Unwrapped::Wrong(text) = unwrapped(wrong).await else {
+            unreachable!("it was called");
+        };
+        assert!(text.contains("/path"), "{text}");
+    }
+
+    #[test]
+    fn what_is_read_out_of_a_string_is_bounded() {
+        let nested = |depth| {
+            format!(
+                "\"{{\\\"a\\\":{}{}}}\"",
+                "[".repeat(depth),
+                "]".repeat(depth)
+            )
+        };
+        assert!(encoded_object(&nested(100)).is_some());
+        assert_eq!(encoded_object(&nested(100_000)), None);
+        let long = |n: usize| format!(r#""{{\"a\":{}}}""#, " ".repeat(n - 11) + "1");
+        assert_eq!(long(MAX_ENCODED_BYTES).len(), MAX_ENCODED_BYTES);
+        assert!(encoded_object(&long(MAX_ENCODED_BYTES)).is_some());
+        assert_eq!(encoded_object(&long(MAX_ENCODED_BYTES + 1)), None);
+        for other in ["7", "[]", r#""7""#, r#""""#, r#""{} {}""#] {
+            assert_eq!(encoded_object(other), None, "{other}");
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_no_call_is_told_what_is_expected() {
         for (arguments, said) in [
             ("[1]", "must be called with an object"),
@@ -251,7 +308,11 @@ mod tests {
                 "this tool itself",
             ),
             (
-                r#"{"name":"x","arguments":"{}"}"#,
+                r#"{"name":"x","arguments":"[1]"}"#,
+                "arguments must be an object",
+            ),
+            (
+                r#"{"name":"x","arguments":"{\"n\":"}"#,
                 "arguments must be an object",
             ),
         ] {

@@ -48,7 +48,7 @@ impl Definitions {
             description,
             input_schema,
             output_schema,
-            is_reading,
+            effect,
         } = Texts::of(tool);
         let basic = json!({
             "name": name,
@@ -57,10 +57,10 @@ impl Definitions {
         })
         .to_string();
         let annotations = json!({
-            "readOnlyHint": is_reading,
-            "destructiveHint": !is_reading,
-            "idempotentHint": is_reading,
-            "openWorldHint": !is_reading,
+            "readOnlyHint": effect == Effect::None,
+            "destructiveHint": effect == Effect::Any,
+            "idempotentHint": effect == Effect::None,
+            "openWorldHint": effect == Effect::Any,
         })
         .to_string();
         let annotated = with_member(&basic, "annotations", &annotations);
@@ -91,8 +91,18 @@ struct Texts {
     description: &'static str,
     input_schema: Value,
     output_schema: Option<Value>,
-    /// It changes nothing and speaks with nobody.
-    is_reading: bool,
+    effect: Effect,
+}
+
+/// What calls of a tool change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// Nothing, and it speaks with nobody.
+    None,
+    /// It adds something to what the proxy stores, each time anew.
+    Adds,
+    /// It does whatever the other tool does.
+    Any,
 }
 
 impl Texts {
@@ -103,43 +113,42 @@ impl Texts {
                 description: SEARCH,
                 input_schema: search_schema(),
                 output_schema: Some(output_schema()),
-                is_reading: true,
+                effect: Effect::None,
             },
             OwnTool::CallTool => Self {
                 title: "Call a tool",
                 description: CALL_TOOL,
                 input_schema: call_schema(),
                 output_schema: None,
-                // It does whatever the other tool does.
-                is_reading: false,
+                effect: Effect::Any,
             },
             OwnTool::Recommend => Self {
                 title: "Recommend tools",
                 description: RECOMMEND,
                 input_schema: super::recommending::input_schema(),
                 output_schema: Some(super::recommending::output_schema()),
-                is_reading: true,
+                effect: Effect::None,
             },
             OwnTool::RateTool => Self {
                 title: "Rate a tool",
                 description: RATE_TOOL,
                 input_schema: super::rating::input_schema(),
                 output_schema: None,
-                is_reading: true,
+                effect: Effect::Adds,
             },
             OwnTool::ReadMore => Self {
                 title: "Read more",
                 description: READ_MORE,
                 input_schema: super::reading_on::input_schema(),
                 output_schema: None,
-                is_reading: true,
+                effect: Effect::None,
             },
             OwnTool::SetContext => Self {
                 title: "Set context",
                 description: SET_CONTEXT,
                 input_schema: context_schema(),
                 output_schema: Some(output_schema()),
-                is_reading: true,
+                effect: Effect::None,
             },
         }
     }
@@ -277,13 +286,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tool_that_calls_others_may_change_anything() {
+    fn tools_say_what_their_calls_change() {
         for tool in OwnTool::ALL {
             let definitions = Definitions::new(tool, "n");
             let definition: Value = serde_json::from_str(&definitions.full).unwrap();
-            let is_reading = tool != OwnTool::CallTool;
-            assert_eq!(definition["annotations"]["readOnlyHint"], is_reading);
-            assert_eq!(definition["annotations"]["destructiveHint"], !is_reading);
+            let says = |hint: &str| definition["annotations"][hint] == true;
+            let is_reading = !matches!(tool, OwnTool::CallTool | OwnTool::RateTool);
+            assert_eq!(says("readOnlyHint"), is_reading, "{tool:?}");
+            assert_eq!(says("idempotentHint"), is_reading, "{tool:?}");
+            // Only what calls others may destroy anything, or speak with anybody.
+            let is_any = tool == OwnTool::CallTool;
+            assert_eq!(says("destructiveHint"), is_any, "{tool:?}");
+            assert_eq!(says("openWorldHint"), is_any, "{tool:?}");
         }
     }
 }

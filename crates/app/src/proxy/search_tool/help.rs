@@ -53,8 +53,13 @@ pub(in crate::proxy) fn misfit_of(
 }
 
 /// Returns what is said of a name that nobody offers: the nearest names, and how to find others with
-/// the tool for that, which is called `search`.
-pub(in crate::proxy) fn unknown(name: &str, offer: &Offer, search: &str, length: Length) -> String {
+/// the tool for that, which is called `search` where there is one. `None` where nothing helps.
+pub(in crate::proxy) fn unknown(
+    name: &str,
+    offer: &Offer,
+    search: Option<&str>,
+    length: Length,
+) -> Option<String> {
     let known = || {
         let cut: String = name.chars().take(MAX_NAME_CHARS).collect();
         format!("No tool is named {cut:?}")
@@ -62,11 +67,15 @@ pub(in crate::proxy) fn unknown(name: &str, offer: &Offer, search: &str, length:
     let near = nearest_tools(name, offer, N_NAMES);
     let near: Vec<&OfferedTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
     if near.is_empty() {
-        return format!("{}; {search} finds tools by what they do.", known());
+        return search.map(|search| format!("{}; {search} finds tools by what they do.", known()));
     }
     let names: Vec<&str> = near.iter().map(|tool| tool.name.as_str()).collect();
     if length == Length::Short {
-        return format!("{}; the nearest names are {}.", known(), names.join(", "));
+        return Some(format!(
+            "{}; the nearest names are {}.",
+            known(),
+            names.join(", ")
+        ));
     }
     let mut text = format!("{}. The nearest names:", known());
     for tool in near {
@@ -79,8 +88,22 @@ pub(in crate::proxy) fn unknown(name: &str, offer: &Offer, search: &str, length:
             let _ = write!(text, "\n  Input schema: {schema}");
         }
     }
-    let _ = write!(text, "\n{search} finds others by what they do.");
-    text
+    if let Some(search) = search {
+        let _ = write!(text, "\n{search} finds others by what they do.");
+    }
+    Some(text)
+}
+
+/// Returns what a server said with something more behind it, as sentences of one text.
+pub(in crate::proxy) fn with_sentence(said: &str, more: &str) -> String {
+    let said = said.trim_end();
+    let end = if said.is_empty() || said.ends_with(['.', '!', '?', ':', ';']) {
+        ""
+    } else {
+        "."
+    };
+    let space = if said.is_empty() { "" } else { " " };
+    format!("{said}{end}{space}{more}")
 }
 
 #[cfg(test)]
@@ -110,7 +133,8 @@ mod tests {
     #[test]
     fn the_nearest_names_come_with_their_schemas_once() {
         let offer = offer(&["read_file", "write_file", "list_directory", "send"]);
-        let text = unknown("ReadFile", &offer, "find", Length::Full);
+        let unknown = |name: &str, length| unknown(name, &offer, Some("find"), length).unwrap();
+        let text = unknown("ReadFile", Length::Full);
         assert!(text.starts_with("No tool is named \"ReadFile\"."), "{text}");
         assert!(text.contains("- u__read_file: Does it.\n"), "{text}");
         assert!(
@@ -121,16 +145,36 @@ mod tests {
             text.contains("find finds others") && !text.contains("u__send"),
             "{text}"
         );
-        let short = unknown("ReadFile", &offer, "find", Length::Short);
+        let short = unknown("ReadFile", Length::Short);
         assert!(
             short.contains("u__read_file") && !short.contains("object"),
             "{short}"
         );
-        let none = unknown("zzz", &offer, "find", Length::Full);
+        let none = unknown("zzz", Length::Full);
         assert_eq!(
             none,
             "No tool is named \"zzz\"; find finds tools by what they do."
         );
+    }
+
+    #[test]
+    fn without_a_tool_for_searching_only_names_help() {
+        let offer = offer(&["read_file"]);
+        let text = unknown("read_fil", &offer, None, Length::Full).unwrap();
+        assert!(
+            text.contains("- u__read_file") && !text.contains("others"),
+            "{text}"
+        );
+        assert_eq!(unknown("zzz", &offer, None, Length::Full), None);
+    }
+
+    #[test]
+    fn sentences_are_joined_with_one_full_stop() {
+        for said in ["Unknown tool: x", "Unknown tool: x.", "Unknown tool: x. "] {
+            assert_eq!(with_sentence(said, "Try y."), "Unknown tool: x. Try y.");
+        }
+        assert_eq!(with_sentence("Really?", "Yes."), "Really? Yes.");
+        assert_eq!(with_sentence("", "Yes."), "Yes.");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::tool::ToolRef;
 
 use super::help::Length;
+use crate::filtering::ForbidRules;
 use crate::search::Offer;
 
 /// How long a search says what the calls after it are about.
@@ -30,6 +31,10 @@ pub(in crate::proxy) struct SessionSearch(Mutex<State>);
 #[derive(Debug)]
 struct State {
     offer: Option<Arc<Offer>>,
+    /// The offer that was noted last, whether or not it may have changed since.
+    last: Option<Arc<Offer>>,
+    /// An offer, what was forbidden when it was looked at last, and the offer without that.
+    permitted: Option<(Arc<Offer>, ForbidRules, Arc<Offer>)>,
     /// Counts how often the offer was forgotten.
     epoch: u64,
     /// The offer that was made known last.
@@ -52,6 +57,8 @@ impl Default for State {
     fn default() -> Self {
         Self {
             offer: None,
+            last: None,
+            permitted: None,
             epoch: 0,
             learned: None,
             said: HashSet::new(),
@@ -61,9 +68,37 @@ impl Default for State {
 }
 
 impl SessionSearch {
-    /// Returns what the session could call, as far as that is known and did not change.
-    pub(in crate::proxy) fn offer(&self) -> Option<Arc<Offer>> {
+    /// Returns what is offered to the session, as far as that is known and did not change, with the
+    /// tools that are forbidden to it: [`Shared::offer_of`] returns what it could call.
+    ///
+    /// [`Shared::offer_of`]: crate::proxy::shared::Shared::offer_of
+    pub(in crate::proxy) fn whole_offer(&self) -> Option<Arc<Offer>> {
         self.state().offer.clone()
+    }
+
+    /// Returns what was offered to the session when it was shown a list last, with the tools that are
+    /// forbidden to it. That may have changed since: it is what the client knows.
+    pub(in crate::proxy) fn last_whole_offer(&self) -> Option<Arc<Offer>> {
+        self.state().last.clone()
+    }
+
+    /// Returns an offer without what these rules forbid, which `make` makes unless it is the offer that
+    /// was asked for last.
+    pub(in crate::proxy) fn permitted(
+        &self,
+        whole: &Arc<Offer>,
+        rules: ForbidRules,
+        make: impl FnOnce(&ForbidRules) -> Arc<Offer>,
+    ) -> Arc<Offer> {
+        if let Some((of, known, permitted)) = &self.state().permitted
+            && Arc::ptr_eq(of, whole)
+            && *known == rules
+        {
+            return Arc::clone(permitted);
+        }
+        let permitted = make(&rules);
+        self.state().permitted = Some((Arc::clone(whole), rules, Arc::clone(&permitted)));
+        permitted
     }
 
     /// Returns what [`Self::note_offer`] has to be given of an offer whose lists are asked for from
@@ -72,10 +107,11 @@ impl SessionSearch {
         self.state().epoch
     }
 
-    /// Notes an offer, unless it was forgotten that there is one since its lists were asked for: then
-    /// they may be from before a change.
+    /// Notes an offer as the last one. It does not count as the present one where that was forgotten
+    /// since its lists were asked for: then they may be from before a change.
     pub(in crate::proxy) fn note_offer(&self, offer: &Arc<Offer>, epoch: u64) {
         let mut state = self.state();
+        state.last = Some(Arc::clone(offer));
         if state.epoch == epoch {
             state.offer = Some(Arc::clone(offer));
         }
@@ -87,7 +123,7 @@ impl SessionSearch {
         std::mem::replace(&mut self.state().learned, id) != id
     }
 
-    /// Forgets what could be called, since it may have changed.
+    /// Forgets what can be called now, since it may have changed.
     pub(in crate::proxy) fn forget_offer(&self) {
         let mut state = self.state();
         state.offer = None;
@@ -171,9 +207,15 @@ mod tests {
         let epoch = search.epoch();
         search.forget_offer();
         search.note_offer(&offer, epoch);
-        assert!(search.offer().is_none());
+        assert!(search.whole_offer().is_none());
+        assert!(
+            search.last_whole_offer().is_some(),
+            "the client was shown it"
+        );
         search.note_offer(&offer, search.epoch());
-        assert!(search.offer().is_some());
+        assert!(search.whole_offer().is_some());
+        search.forget_offer();
+        assert!(search.whole_offer().is_none() && search.last_whole_offer().is_some());
         assert!(search.is_news(&offer));
         assert!(!search.is_news(&offer));
     }

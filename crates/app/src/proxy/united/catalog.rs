@@ -132,6 +132,18 @@ impl Catalog {
         found.map(|(_, list)| Arc::clone(list))
     }
 
+    /// Returns the list that stands for one that is not known under its key: the newest that a client
+    /// of the same principal with other capabilities was given, or that the server says is the same
+    /// for everybody.
+    pub(in crate::proxy) fn similar_list(&self, key: &ListKey) -> Option<Arc<MemberList>> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = || lists.iter().filter(|(known, _)| known.kind == key.kind);
+        let found = of_kind()
+            .find(|(known, _)| known.principal == key.principal)
+            .or_else(|| of_kind().find(|(_, list)| list.is_public));
+        found.map(|(_, list)| Arc::clone(list))
+    }
+
     /// Remembers a list. Returns it, or an equal one that is known already.
     pub(in crate::proxy) fn remember(&self, key: ListKey, mut list: MemberList) -> Arc<MemberList> {
         list.set_digest();
@@ -224,6 +236,27 @@ mod tests {
             assert_eq!(next.is_none(), name == "c");
         }
         assert_eq!(list.entries.len(), 2);
+    }
+
+    #[test]
+    fn a_list_of_the_same_principal_or_a_public_one_stands_for_an_unknown_one() {
+        let key = |principal: &str, capabilities| ListKey {
+            kind: ListKind::Tools,
+            principal: Principal::named(principal),
+            capabilities: [capabilities; 8],
+        };
+        let list = |scope: &str| {
+            let mut list = MemberList::default();
+            let page = format!(r#"{{"tools":[{{"name":"{scope}"}}],"cacheScope":"{scope}"}}"#);
+            list.add_page(ListKind::Tools, &page);
+            list
+        };
+        let catalog = Catalog::default();
+        let private = catalog.remember(key("ann", 1), list("private"));
+        assert_eq!(catalog.similar_list(&key("ann", 2)), Some(private));
+        assert_eq!(catalog.similar_list(&key("bob", 1)), None);
+        let public = catalog.remember(key("eve", 1), list("public"));
+        assert_eq!(catalog.similar_list(&key("bob", 1)), Some(public));
     }
 
     #[test]

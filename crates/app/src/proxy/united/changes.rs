@@ -20,14 +20,17 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
 impl ClientSession {
-    /// Notes that lists have changed; the client is told a little later, once.
-    pub(super) fn changed(self: &Arc<Self>, kind: ChangeKind) {
+    /// Notes that a list may have changed. A little later it is looked at, and the client is told
+    /// if it is another one than the client was shown. `members` are those that have to be asked
+    /// for it again.
+    pub(super) fn changed(self: &Arc<Self>, kind: ChangeKind, members: &[u64]) {
         if kind == ChangeKind::Tools {
             self.caller.search.forget_offer();
         }
         let is_telling = {
             let mut state = self.united.state();
-            state.changed.insert(kind);
+            *state.n_changes.entry(kind).or_default() += 1;
+            state.changed.entry(kind).or_default().extend(members);
             std::mem::replace(&mut state.is_telling, true)
         };
         if is_telling {
@@ -48,30 +51,55 @@ impl ClientSession {
         });
     }
 
-    /// Notes that the list of tools is another one.
+    /// Notes that another list of tools may be shown, although no upstream said that its own
+    /// changed.
     pub(in crate::proxy) fn tools_changed(self: &Arc<Self>) {
-        self.changed(ChangeKind::Tools);
+        self.changed(ChangeKind::Tools, &[]);
     }
 
-    /// Notes that every list may have changed.
-    pub(in crate::proxy) fn all_changed(self: &Arc<Self>) {
+    /// Notes that a member may list other tools.
+    pub(in crate::proxy) fn tools_changed_at(self: &Arc<Self>, member: &Member) {
+        self.changed(ChangeKind::Tools, &[member.number]);
+    }
+
+    /// Notes that every list of a member may have changed.
+    pub(in crate::proxy) fn all_changed_at(self: &Arc<Self>, member: &Member) {
         for kind in ChangeKind::ALL {
-            self.changed(kind);
+            self.changed(kind, &[member.number]);
         }
     }
 
-    /// Tells the client of what has changed. Returns whether there was anything.
+    /// Notes that a member said that a list of its own changed. Clients without a handshake may have
+    /// the list from another session, and are told of it over the streams that they opened for that.
+    pub(super) fn changed_by(self: &Arc<Self>, kind: ChangeKind, number: u64) {
+        if !self.caller.is_initialized() {
+            let mut state = self.united.state();
+            let is_seen = kind
+                .lists()
+                .iter()
+                .any(|list| state.seen.contains_key(list));
+            if !is_seen {
+                state.told_anyhow.insert(kind);
+            }
+        }
+        self.changed(kind, &[number]);
+    }
+
+    /// Tells the client of what has changed. Returns whether there was anything to look at.
     async fn tell(self: &Arc<Self>) -> bool {
-        let (changed, listens) = {
+        let changed = {
             let mut state = self.united.state();
             if state.changed.is_empty() || self.is_closed() {
                 state.is_telling = false;
                 return false;
             }
-            let listens: Vec<_> = state.listens.values().cloned().collect();
-            (std::mem::take(&mut state.changed), listens)
+            std::mem::take(&mut state.changed)
         };
-        for kind in changed {
+        for (kind, members) in changed {
+            let is_told_anyhow = self.united.state().told_anyhow.remove(&kind);
+            if !is_told_anyhow && !self.differs_from_seen(kind, &members).await {
+                continue;
+            }
             if kind == ChangeKind::Tools {
                 self.caller.note_told(Instant::now());
                 self.shared.observe(&Event::ListChangeTold);
@@ -82,6 +110,10 @@ impl ClientSession {
                     self.client.deliver(message, Route::Standalone).await;
                 }
             }
+            let listens: Vec<_> = {
+                let state = self.united.state();
+                state.listens.values().cloned().collect()
+            };
             for listen in listens.iter().filter(|listen| listen.wants(kind)) {
                 let text = listen.notification(kind.method(), Map::new());
                 self.say(listen, text).await;
@@ -105,14 +137,19 @@ impl ClientSession {
         let session = Arc::clone(self);
         tokio::spawn(async move {
             if !was_united {
+                session.united.state().told_anyhow.extend(ChangeKind::ALL);
                 for member in session.members().iter() {
                     session.end_streams_of(member).await;
                 }
             }
             for member in &new {
                 session.attach_to_all(member);
+                session.all_changed_at(member);
             }
-            session.all_changed();
+            // Entries may be gone, and others may go by another name.
+            for kind in ChangeKind::ALL {
+                session.changed(kind, &[]);
+            }
         });
     }
 

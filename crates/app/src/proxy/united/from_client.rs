@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -12,7 +12,7 @@ use riglm_domain::meta::PROGRESS_TOKEN;
 use riglm_domain::method::counted;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::downstream::Route;
-use riglm_ports::observer::{Event, Limit, RequestEnded};
+use riglm_ports::observer::{Event, RequestEnded};
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ use crate::proxy::member::Member;
 use crate::proxy::relay::params::{IdMember, RequestParams, id_member, outcome_of};
 use crate::proxy::relay::session_ended;
 use crate::proxy::session::ClientSession;
-use crate::proxy::shared::stopping;
+use crate::proxy::shared::{is_greeting, stopping};
 
 /// What the client gets for its request.
 #[derive(Debug)]
@@ -383,18 +383,12 @@ impl Working {
         if state.in_flight.contains_key(id) {
             return Err(in_flight_already());
         }
-        let limits = shared.limits();
-        if state.in_flight.len() >= limits.in_flight_per_session
-            || shared.n_in_flight.load(Ordering::Relaxed) >= limits.in_flight
-        {
-            shared.observe(&Event::LimitReached(Limit::InFlight));
-            return Err(RpcError::new(
-                RpcErrorCode::LimitReached,
-                "too many requests are in flight; try again when some have ended",
-            ));
+        if !is_greeting(method) && state.is_full(shared.limits().in_flight_per_session) {
+            return Err(shared.session_is_full());
         }
+        let standing = shared.take_place(&session.caller.principal, method)?;
+        state.standings.insert(id.clone(), standing);
         state.in_flight.insert(id.clone(), InFlight::Here(cancel));
-        shared.n_in_flight.fetch_add(1, Ordering::Relaxed);
         drop(state);
         Ok(Self {
             session: Arc::clone(session),
@@ -410,7 +404,6 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         let shared = &self.session.shared;
-        shared.n_in_flight.fetch_sub(1, Ordering::Relaxed);
         if !self.is_told {
             shared.observe(&Event::RequestEnded(RequestEnded {
                 method: self.method,
@@ -420,9 +413,17 @@ impl Drop for Working {
                 took: self.since.elapsed(),
                 // It may have asked upstreams, one after the other or at the same time.
                 with_upstream: None,
+                duration: Duration::ZERO,
             }));
         }
-        let listen = self.session.united.state().listens.remove(&self.id);
+        let (listen, standing) = {
+            let mut state = self.session.united.state();
+            (
+                state.listens.remove(&self.id),
+                state.standings.remove(&self.id),
+            )
+        };
+        drop(standing);
         if let Some(listen) = listen {
             listen.cancel.cancel();
         }

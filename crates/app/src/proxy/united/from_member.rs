@@ -87,7 +87,7 @@ impl ClientSession {
     ) {
         let method = envelope.method().unwrap_or_default();
         if let Some(kind) = ChangeKind::of_method(method) {
-            return self.changed(kind);
+            return self.changed_by(kind, number);
         }
         let listen = match &route {
             Route::Related(id) => {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -17,12 +17,10 @@ use serde_json::{Value, json};
 use super::ask::Behalf;
 use super::from_client::Reply;
 use super::list_kind::ChangeKind;
+use super::waiting::Standing;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
-
-/// How long an upstream is waited for that is known from before.
-const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(1);
 
 impl ClientSession {
     /// Sets up every member as the client asks, and answers for all of them. One that is late or
@@ -98,16 +96,16 @@ impl ClientSession {
         let known = member.relay.entry.catalog.last_hello();
         let relay = Arc::clone(&member.relay);
         let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
-        let patience = self.patience(known.is_some());
+        let patience = self.patience(member, known.is_some());
         match tokio::time::timeout(patience, &mut connecting).await {
             Ok(Ok(true)) => return member.relay.hello(),
             Ok(_) => {}
             Err(_) => {
                 member.waiting.note(true);
-                let session = Arc::downgrade(self);
+                let (session, member) = (Arc::downgrade(self), Arc::clone(member));
                 tokio::spawn(async move {
                     if let (Ok(true), Some(session)) = (connecting.await, session.upgrade()) {
-                        session.all_changed();
+                        session.all_changed_at(&member);
                     }
                 });
             }
@@ -124,7 +122,8 @@ impl ClientSession {
         let catalog = &member.relay.entry.catalog;
         let known = catalog.last_hello();
         let asked = self.ask(member, message, Behalf::default());
-        let answer = tokio::time::timeout(self.patience(known.is_some()), asked).await;
+        let patience = self.patience(member, known.is_some());
+        let answer = tokio::time::timeout(patience, asked).await;
         let answer = answer.ok().and_then(Result::ok);
         let result = answer
             .as_ref()
@@ -132,13 +131,15 @@ impl ClientSession {
         result.map(|result| catalog.hello(result)).or(known)
     }
 
-    fn patience(&self, is_known: bool) -> Duration {
-        let longest = self.shared.limits().unite_timeout;
-        if is_known {
-            PATIENCE_WITH_KNOWN.min(longest)
-        } else {
-            longest
-        }
+    /// Returns how long a member's answer to the handshake is waited for.
+    fn patience(&self, member: &Member, is_known: bool) -> Duration {
+        let standing = match member.relay.entry.failure() {
+            Some(_) => Standing::Failing,
+            None if is_known => Standing::Known,
+            None => Standing::Unknown,
+        };
+        let in_full = self.shared.limits().unite_timeout;
+        member.waiting.patience(standing, in_full, Instant::now())
     }
 }
 

@@ -1,18 +1,19 @@
 //! Lists: asked of all members at once, joined in their order, and paged by the proxy itself.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
-use riglm_domain::id::ToolName;
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Kind, Message};
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::scan::unescaped;
 use riglm_ports::tracer::Operation;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::ask::Behalf;
@@ -22,8 +23,9 @@ use super::from_client::Reply;
 use super::hello::declares;
 use super::list_kind::ListKind;
 use super::search::taken;
+use super::seen::SeenList;
 use super::template::Template;
-use super::waiting::Fetched;
+use super::waiting::{Fetched, Standing};
 use crate::filtering::Lists;
 use crate::proxy::listing::{Listing, Page};
 use crate::proxy::member::Member;
@@ -32,13 +34,39 @@ use crate::proxy::upstream_set::Unavailable;
 use crate::search::Offer;
 use crate::work_sessions::RequestKind;
 
-/// How long an upstream is waited for that could not be reached the last time. Somebody looks
-/// whether it is back.
-const PATIENCE_WITH_FAILING: Duration = Duration::from_millis(50);
+/// Why the entries of an upstream are missing that was waited for and may still come.
+const NOT_YET: &str = "it has not answered yet";
 /// How long the list of all upstreams counts as known.
 const FRESH: Duration = Duration::from_secs(5);
 /// The most pages that are fetched of one list of one upstream.
 const MAX_PAGES: usize = 1_000;
+/// The entry of a result's `_meta` that names the upstreams whose entries are missing, and why.
+const MISSING_UPSTREAMS: &str = "io.github.riglm/missing-upstreams";
+
+/// Which members are asked for a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked<'a> {
+    /// All of them.
+    All,
+    /// These, and those of which nothing is known. The last list of the others still holds.
+    Only(&'a BTreeSet<u64>),
+}
+
+impl Asked<'_> {
+    fn has(self, member: &Member) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(numbers) => numbers.contains(&member.number),
+        }
+    }
+}
+
+/// An upstream whose entries are missing in a list.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    upstream: UpstreamName,
+    reason: String,
+}
 
 /// A list of all upstreams, and what may be said of its age.
 #[derive(Debug)]
@@ -50,6 +78,22 @@ pub(super) struct Gathered {
     is_public: bool,
     /// No upstream failed or was too slow.
     is_complete: bool,
+    /// The upstreams whose entries it lacks.
+    missing: Vec<Missing>,
+}
+
+impl Gathered {
+    /// Returns the result that carries a page: what it says of upstreams that are missing.
+    fn result(&self) -> String {
+        if self.missing.is_empty() {
+            return "{}".to_owned();
+        }
+        let missing = self.missing.iter().map(
+            |missing| json!({"upstream": missing.upstream.as_str(), "reason": missing.reason}),
+        );
+        let missing: Value = missing.collect();
+        json!({"_meta": {MISSING_UPSTREAMS: missing}}).to_string()
+    }
 }
 
 /// What a member said when it was asked for a list.
@@ -73,14 +117,17 @@ impl ClientSession {
         message: &Message,
         is_modern: bool,
     ) -> Reply {
+        let template = Template::new(kind, message, is_modern);
         if kind == ListKind::Tools
             && let Some(lists) = self.shared.filter.lists()
         {
-            return self.chosen_page(lists, message, is_modern).await;
+            return self.chosen_page(lists, message, &template).await;
         }
+        let n_changes = self.n_changes(kind);
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
         if kind == ListKind::Tools {
+            self.shared.note_listed(&self.caller);
             let now = self.shared.recorder.now();
             let hints = message.hints();
             let work = self
@@ -90,10 +137,10 @@ impl ClientSession {
         }
         let found = match cursor {
             None => self
-                .gather(kind, message, is_modern)
+                .gather(&template, &Asked::All)
                 .await
                 .map(|gathered| (gathered, 0)),
-            Some(cursor) => self.turn_to(kind, cursor, message, is_modern).await,
+            Some(cursor) => self.turn_to(cursor, &template).await,
         };
         let (gathered, start) = match found {
             Ok(found) => found,
@@ -101,6 +148,8 @@ impl ClientSession {
         };
         let n = self.shared.limits().list_page_entries;
         let list = &gathered.list;
+        let seen = SeenList::new(&template, Arc::clone(list), None);
+        self.note_seen(kind, seen, n_changes);
         let end = start.saturating_add(n);
         let is_last = end >= list.len();
         let mut page = list.page(start, n);
@@ -113,7 +162,7 @@ impl ClientSession {
             let definitions = definitions.iter();
             page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
         }
-        let mut result = edit::with_member("{}", kind.member(), &page);
+        let mut result = edit::with_member(&gathered.result(), kind.member(), &page);
         if !is_last {
             let next = format!(r#""{}.{}""#, list.version(), end);
             result = edit::with_member(&result, "nextCursor", &next);
@@ -142,9 +191,12 @@ impl ClientSession {
         self: &Arc<Self>,
         lists: &Arc<Lists>,
         message: &Message,
-        is_modern: bool,
+        template: &Template,
     ) -> Reply {
-        let (offer, ttl_ms) = match self.offered_now(message, is_modern).await {
+        self.shared.note_listed(&self.caller);
+        let is_modern = template.is_modern;
+        let n_changes = self.n_changes(ListKind::Tools);
+        let (gathered, offer) = match self.offered_now(template).await {
             Ok(offered) => offered,
             Err(error) => return Reply::Error(error),
         };
@@ -163,6 +215,12 @@ impl ClientSession {
         let predicting = self.shared.span(&Operation::Prediction, message.trace());
         let shown = listing.choose(lists, (row, session), &offer).await;
         drop(predicting);
+        let seen = SeenList::new(
+            template,
+            Arc::clone(&gathered.list),
+            Some(Arc::clone(&shown)),
+        );
+        self.note_seen(ListKind::Tools, seen, n_changes);
         let params = message.single().and_then(|part| message.params(part));
         let cursor = params.and_then(|params| edit::member(params, "cursor"));
         let cursor = cursor.filter(|cursor| *cursor != "null");
@@ -173,17 +231,16 @@ impl ClientSession {
             Ok(page) => page,
             Err(text) => return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text)),
         };
-        let list = self.united.state().list(ListKind::Tools);
         let tools = self.shared.search_tool.as_ref();
-        let taken = tools.zip(list).map(|(tools, list)| taken(tools, &list));
+        let taken = tools.map(|tools| taken(tools, &gathered.list));
         let tools = listing.tools(&shown, &page, taken.unwrap_or_default());
-        let mut result = "{}".to_owned();
+        let mut result = gathered.result();
         if let Some(next) = page.next_cursor() {
             result = edit::with_member(&result, "nextCursor", &next);
         }
         if is_modern {
             result = edit::with_member(&result, "resultType", r#""complete""#);
-            let ttl_ms = shown.ttl_ms(ttl_ms, self.shared.recorder.now());
+            let ttl_ms = shown.ttl_ms(gathered.ttl_ms, self.shared.recorder.now());
             result = edit::with_member(&result, "ttlMs", &ttl_ms.to_string());
             result = edit::with_member(&result, "cacheScope", r#""private""#);
         }
@@ -194,36 +251,43 @@ impl ClientSession {
         Reply::Result(result)
     }
 
-    /// Returns what all upstreams offer, as they said a moment ago or as they say now, and for how
-    /// long it stays so.
+    /// Returns what all upstreams offer, as they said a moment ago or as they say now.
     async fn offered_now(
         self: &Arc<Self>,
-        message: &Message,
-        is_modern: bool,
-    ) -> Result<(Arc<Offer>, u64), RpcError> {
-        let known = self.caller.search.offer().zip(self.united.gathered());
-        if let Some((offer, (at, ttl_ms))) = known
+        template: &Template,
+    ) -> Result<(Gathered, Arc<Offer>), RpcError> {
+        let known = self.shared.offer_of(&self.caller);
+        let known = known.zip(self.united.gathered());
+        let list = self.united.state().list(ListKind::Tools);
+        if let Some(((offer, (at, ttl_ms)), list)) = known.zip(list)
             && at.elapsed() < FRESH
         {
-            return Ok((offer, ttl_ms));
+            let gathered = Gathered {
+                list,
+                offer: None,
+                ttl_ms,
+                is_public: false,
+                is_complete: true,
+                missing: Vec::new(),
+            };
+            return Ok((gathered, offer));
         }
-        let gathered = self.gather(ListKind::Tools, message, is_modern).await?;
+        let gathered = self.gather(template, &Asked::All).await?;
         let offer = gathered
             .offer
+            .clone()
             .ok_or_else(|| RpcError::new(RpcErrorCode::UpstreamUnavailable, "nothing is listed"))?;
         if gathered.is_complete {
             self.united.note_gathered(gathered.ttl_ms);
         }
-        Ok((offer, gathered.ttl_ms))
+        Ok((gathered, offer))
     }
 
     /// Returns the list that a cursor is a place in, and the place.
     async fn turn_to(
         self: &Arc<Self>,
-        kind: ListKind,
         cursor: &str,
-        message: &Message,
-        is_modern: bool,
+        template: &Template,
     ) -> Result<(Gathered, usize), RpcError> {
         let refused = |text: &str| Err(RpcError::new(RpcErrorCode::InvalidParams, text));
         let cursor = unescaped(cursor);
@@ -235,7 +299,10 @@ impl ClientSession {
         };
         let seen = {
             let state = self.united.state();
-            let lists = state.lists.get(&kind);
+            // What is forbidden now may have been in it.
+            let kind = template.kind;
+            let is_sure = kind != ListKind::Tools || self.shared.filter.forbidden().is_none();
+            let lists = state.lists.get(&kind).filter(|_| is_sure);
             lists.and_then(|lists| {
                 let mut lists = lists.iter();
                 lists.find(|list| list.version() == version).cloned()
@@ -248,8 +315,9 @@ impl ClientSession {
                 ttl_ms: 0,
                 is_public: false,
                 is_complete: true,
+                missing: Vec::new(),
             },
-            None => self.gather(kind, message, is_modern).await?,
+            None => self.gather(template, &Asked::All).await?,
         };
         if gathered.list.version() != version {
             return refused("the list has changed since the cursor was given out; list again");
@@ -260,29 +328,40 @@ impl ClientSession {
         Ok((gathered, start))
     }
 
-    /// Asks every member for its list and joins them. `message` is the request that it is for.
+    /// Asks members for their lists and joins those of all.
     ///
     /// # Errors
     ///
     /// Returns an error when no member could be asked.
     pub(super) async fn gather(
         self: &Arc<Self>,
-        kind: ListKind,
-        message: &Message,
-        is_modern: bool,
+        template: &Template,
+        asked: &Asked<'_>,
     ) -> Result<Gathered, RpcError> {
+        let kind = template.kind;
         let members = self.members();
         let epoch = self.caller.search.epoch();
-        let template = Template::new(kind, message, is_modern);
-        let asked = members.iter().map(|member| self.listed(member, &template));
-        let answers = join_all(asked).await;
+        let answers = join_all(
+            members
+                .iter()
+                .map(|member| self.listed(member, template, asked.has(member))),
+        )
+        .await;
         let mut parts = Vec::with_capacity(answers.len());
+        let mut missing = Vec::new();
         let mut ttl_ms = Some(u64::MAX);
-        let mut is_public = !self.shared.filter.is_active();
+        let mut is_public =
+            !self.shared.filter.is_active() && self.shared.filter.forbidden().is_none();
         let mut n_failed = 0;
         let mut n_late = 0;
-        let mut reasons = String::new();
         for (member, answer) in members.iter().zip(answers) {
+            let mut is_missing = |reason: String| {
+                missing.push(Missing {
+                    upstream: member.name().clone(),
+                    reason,
+                });
+                Arc::default()
+            };
             let (list, unavailable) = match answer {
                 Listed::Fresh(list) => {
                     ttl_ms = ttl_ms.zip(list.ttl_ms).map(|(one, other)| one.min(other));
@@ -297,18 +376,17 @@ impl ClientSession {
                 Listed::Failed(reason, known) => {
                     ttl_ms = None;
                     n_failed += 1;
-                    reasons = format!("{}: {reason}", member.name());
                     let options = &member.relay.entry.upstream.options;
                     match known.filter(|_| options.unavailable == Unavailable::List) {
                         Some(list) => (list, Some(reason)),
-                        None => (Arc::default(), None),
+                        None => (is_missing(reason), None),
                     }
                 }
                 Listed::Late => {
                     ttl_ms = None;
                     n_late += 1;
                     is_public = false;
-                    (Arc::default(), None)
+                    (is_missing(NOT_YET.into()), None)
                 }
             };
             let hidden = match kind {
@@ -324,35 +402,69 @@ impl ClientSession {
         }
         let is_empty = parts.iter().all(|part| part.list.entries.is_empty());
         if is_empty && n_failed > 0 && n_failed == members.len() {
+            let reasons = reasons(&missing);
             return Err(RpcError::new(
                 RpcErrorCode::UpstreamUnavailable,
                 format!("no upstream can be asked for its list; {reasons}"),
             ));
         }
+        self.note_missing(kind, &missing);
         let list = self
             .shared
             .directories
             .unite(kind, self.shared.naming, &parts);
         let page_entries = self.shared.limits().list_page_entries;
         self.united.state().note_list(kind, &list, page_entries);
-        let is_offered = self.shared.search_tool.is_some() || self.shared.filter.lists().is_some();
-        let offer = (kind == ListKind::Tools && is_offered).then(|| {
-            let is_complete = n_failed + n_late == 0;
-            self.know(&members, &list, (is_complete, epoch))
+        let is_complete = n_failed + n_late == 0;
+        let offer = (kind == ListKind::Tools).then(|| {
+            let whole = self.know(&members, &list, (!missing.is_empty(), is_complete, epoch));
+            self.shared.permitted(&self.caller, &whole)
         });
         Ok(Gathered {
             list,
             offer,
             ttl_ms: ttl_ms.filter(|ttl| *ttl != u64::MAX).unwrap_or(0),
             is_public: is_public && n_failed == 0 && !members.is_empty(),
-            is_complete: n_failed + n_late == 0,
+            is_complete,
+            missing,
         })
+    }
+
+    /// Tells the log which upstreams a list lacks, once as long as they are the same.
+    fn note_missing(&self, kind: ListKind, missing: &[Missing]) {
+        let names: Vec<UpstreamName> = missing.iter().map(|one| one.upstream.clone()).collect();
+        let is_news = {
+            let mut state = self.united.state();
+            let told = state.missing.entry(kind).or_default();
+            let is_news = *told != names;
+            *told = names;
+            is_news
+        };
+        if is_news && !missing.is_empty() {
+            let (method, reasons) = (kind.method(), reasons(missing));
+            if missing.iter().any(|one| one.reason == NOT_YET) {
+                tracing::info!("{method} is answered without the entries of {reasons}");
+            } else {
+                // That these are down was said when it was found out.
+                tracing::debug!("{method} is answered without the entries of {reasons}");
+            }
+        }
+        if is_news && kind == ListKind::Tools {
+            for one in missing {
+                let members = self.members();
+                let member = members.iter().find(|member| *member.name() == one.upstream);
+                if let Some(member) = member {
+                    member.relay.entry.was_left_out();
+                }
+            }
+        }
     }
 
     /// Returns the tools of a list that are not to be shown, whether the list came now or is one that
     /// was known.
     fn hidden(&self, member: &Member, list: &MemberList) -> HashSet<ToolName> {
-        if !self.shared.filter.is_active() {
+        let filter = &self.shared.filter;
+        if !filter.is_active() && filter.forbidden().is_none() {
             return HashSet::new();
         }
         let entries = list.entries.iter();
@@ -361,15 +473,20 @@ impl ClientSession {
             principal: &self.caller.principal,
             upstream: member.name(),
         };
+        let forbidden = (self.shared).forbidden_of(&self.caller, member.name(), &names);
         let hidden = self.shared.filter.hidden(&context, &names);
-        hidden
-            .into_iter()
+        (hidden.into_iter().chain(forbidden))
             .filter_map(|position| names.get(position).cloned())
             .collect()
     }
 
     /// Returns what one member lists, or what is known of it when it is too slow.
-    async fn listed(self: &Arc<Self>, member: &Arc<Member>, template: &Template) -> Listed {
+    async fn listed(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        template: &Template,
+        is_asked: bool,
+    ) -> Listed {
         let kind = template.kind;
         let key = ListKey {
             kind,
@@ -381,14 +498,23 @@ impl ClientSession {
         if !template.is_modern && hello.as_ref().is_some_and(has_none) {
             return Listed::Fresh(Arc::default());
         }
-        let known = member.relay.entry.catalog.list(&key);
-        let waiting = &member.waiting;
         let failure = || member.relay.entry.failure();
-        let patience = if failure().is_some() {
-            PATIENCE_WITH_FAILING
-        } else {
-            waiting.patience(known.is_some(), self.shared.limits().unite_timeout)
+        let exact = member.relay.entry.catalog.list(&key);
+        if !is_asked && let Some(exact) = &exact {
+            return match failure() {
+                Some(failure) => Listed::Failed(failure.to_string(), Some(Arc::clone(exact))),
+                None => Listed::Known(Arc::clone(exact)),
+            };
+        }
+        let known = exact.or_else(|| member.relay.entry.catalog.similar_list(&key));
+        let waiting = &member.waiting;
+        let standing = match failure() {
+            Some(_) => Standing::Failing,
+            None if known.is_some() => Standing::Known,
+            None => Standing::Unknown,
         };
+        let in_full = self.shared.limits().unite_timeout;
+        let patience = waiting.patience(standing, in_full, Instant::now());
         let mut asked = waiting.ask_once(kind, member.relay.is_connected(), |answer| {
             self.begin(member, template.clone(), key.clone(), answer);
         });
@@ -454,7 +580,7 @@ impl ClientSession {
             let is_same =
                 shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
             if let Some(session) = session.upgrade().filter(|_| !is_same) {
-                session.changed(kind.change());
+                session.changed(kind.change(), &[]);
             }
         });
     }
@@ -499,4 +625,12 @@ impl ClientSession {
         }
         Ok(member.relay.entry.catalog.remember(key, list))
     }
+}
+
+/// Returns the upstreams with their reasons, as a text.
+fn reasons(missing: &[Missing]) -> String {
+    let reasons: Vec<String> = (missing.iter())
+        .map(|missing| format!("upstream {}: {}", missing.upstream, missing.reason))
+        .collect();
+    reasons.join("; ")
 }

@@ -73,6 +73,15 @@ pub(in crate::proxy) enum ChangeKind {
 impl ChangeKind {
     pub(in crate::proxy) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
+    /// Returns the lists that it is a change of.
+    pub(in crate::proxy) fn lists(self) -> &'static [ListKind] {
+        match self {
+            Self::Tools => &[ListKind::Tools],
+            Self::Prompts => &[ListKind::Prompts],
+            Self::Resources => &[ListKind::Resources, ListKind::Templates],
+        }
+    }
+
     /// Returns the change that a notification tells of.
     pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.method() == method)

@@ -159,6 +159,7 @@ impl ClientSession {
                 .state()
                 .listens
                 .insert(id, Arc::clone(&listen));
+            session.tell_again(&listen.kinds);
             let members = session.members();
             for member in members.iter() {
                 session.attach(&listen, member);

@@ -15,8 +15,11 @@ use super::InFlight;
 use super::ask::Behalf;
 use super::directory::Owner;
 use super::from_client::Reply;
+use super::list::Asked;
 use super::list_kind::ListKind;
+use super::template::Template;
 use crate::proxy::member::Member;
+use crate::proxy::search_tool::help::with_sentence;
 use crate::proxy::session::ClientSession;
 
 /// The code by which a server says that it does not know a method.
@@ -155,9 +158,10 @@ impl ClientSession {
             Named::Task(_) | Named::Nothing => &[],
         };
         // A list that cannot be had tells nothing; the request is not lost by that.
-        let lists = kinds
-            .iter()
-            .map(|kind| self.gather(*kind, message, is_modern));
+        let lists = kinds.iter().map(|kind| async move {
+            let template = Template::new(*kind, message, is_modern);
+            self.gather(&template, &Asked::All).await
+        });
         join_all(lists).await;
         let behalf = Behalf {
             request: Some(id.clone()),
@@ -172,9 +176,9 @@ impl ClientSession {
                 let message = renamed(message, params, place, &own);
                 return self.ask_owner(&member, &message, method, behalf).await;
             }
-            let mut text = format!("no upstream has anything named {name:?}");
+            let mut text = format!("no upstream has anything named {name:?}.");
             if let Some(help) = self.help_with_name(method, &name) {
-                text = format!("{text}. {help}");
+                text = with_sentence(&text, &help);
             }
             return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text));
         }

@@ -11,8 +11,10 @@ use riglm_domain::message::{Message, RequestId};
 use super::ask::Behalf;
 use super::directory::UnitedList;
 use super::from_client::Reply;
+use super::list::Asked;
 use super::list_kind::ListKind;
 use super::route::Target;
+use super::template::Template;
 use crate::proxy::listing::Listing;
 use crate::proxy::member::Member;
 use crate::proxy::relay::params::RequestParams;
@@ -40,7 +42,7 @@ impl ClientSession {
         let Some(tools) = &self.shared.search_tool else {
             return message;
         };
-        let offer = || self.caller.search.offer();
+        let offer = || self.shared.offer_of(&self.caller);
         let call = tools.call_in(&message, Taken::default(), offer);
         call.unwrap_or(message)
     }
@@ -55,9 +57,15 @@ impl ClientSession {
         is_modern: bool,
     ) -> Reply {
         let (received, received_at) = (Instant::now(), self.shared.recorder.now());
-        let offer = match self.caller.search.offer() {
+        let offer = match self.shared.offer_of(&self.caller) {
             Some(offer) => Ok(offer),
-            None => match self.gather(ListKind::Tools, message, is_modern).await {
+            None => match self
+                .gather(
+                    &Template::new(ListKind::Tools, message, is_modern),
+                    &Asked::All,
+                )
+                .await
+            {
                 Ok(gathered) => gathered.offer.ok_or_else(|| "nothing is listed".to_owned()),
                 Err(error) => Err(error.message),
             },
@@ -143,15 +151,12 @@ impl ClientSession {
     /// Returns what helps a client that calls a tool which nobody has, where lists may leave tools
     /// out.
     pub(super) fn help_with_name(&self, method: &str, name: &str) -> Option<String> {
-        let tools = self.shared.search_tool.as_ref()?;
-        let offer = self
-            .caller
-            .search
-            .offer()
-            .filter(|_| method == "tools/call")?;
-        let search = tools.name(OwnTool::Search)?;
+        let tools = self.shared.search_tool.as_ref();
+        let offer = self.shared.last_offer_of(&self.caller);
+        let offer = offer.filter(|_| method == "tools/call")?;
+        let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = self.caller.search.length_for(&("name", name));
-        Some(unknown(name, &offer, search, length))
+        unknown(name, &offer, search, length)
     }
 
     /// Makes what a list offers known, for this session and, of a list that has everything, to the
@@ -160,7 +165,7 @@ impl ClientSession {
         &self,
         members: &[Arc<Member>],
         list: &UnitedList,
-        (is_complete, epoch): (bool, u64),
+        (lacks_upstreams, is_complete, epoch): (bool, bool, u64),
     ) -> Arc<Offer> {
         let servers = members.iter().map(|member| {
             let said = member.relay.introduction();
@@ -168,9 +173,15 @@ impl ClientSession {
             (member.name().clone(), text)
         });
         let servers: Vec<(UpstreamName, ServerText)> = servers.collect();
-        let lists = [list.version().as_bytes()];
+        let marker: &[u8] = if lacks_upstreams { b"lacking" } else { b"" };
+        let lists = [list.version().as_bytes(), marker];
         let offer = self.shared.offers.get(&lists, servers, |servers| {
-            Offer::new(list.offered(), servers)
+            let offer = Offer::new(list.offered(), servers);
+            if lacks_upstreams {
+                offer.lacking_upstreams()
+            } else {
+                offer
+            }
         });
         self.caller.search.note_offer(&offer, epoch);
         if let Some(tool) = &self.shared.search_tool

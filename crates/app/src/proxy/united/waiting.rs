@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -12,11 +12,14 @@ use super::list_kind::ListKind;
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
 
-/// How long an upstream is waited for whose list is known already, or that let the session wait
-/// before. A change that it is too slow to tell of in this time is told when it comes.
+/// The wait for an upstream of which the answer to the same request is known. If its new answer
+/// differs, clients are told when it comes.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// The same for one of which both is true: it will hardly be faster now.
+/// The same for one that the session has waited for in vain before.
 const PATIENCE_WITH_SLOW: Duration = Duration::from_millis(10);
+/// The wait for an upstream that could not be reached the last time. Somebody looks whether it is
+/// back.
+const PATIENCE_WITH_FAILING: Duration = Duration::from_millis(50);
 /// The wait before a member that failed is asked again; it doubles up to the longest.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LAST_DELAY: Duration = Duration::from_secs(30);
@@ -24,11 +27,24 @@ const LAST_DELAY: Duration = Duration::from_secs(30);
 /// What came of asking for a list; nothing yet.
 pub(super) type Fetched = Option<Result<Arc<MemberList>, String>>;
 
+/// What is known of an upstream that is going to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The last attempt to reach it failed.
+    Failing,
+    /// An earlier answer to the request is known.
+    Known,
+    /// None is known.
+    Unknown,
+}
+
 /// What a session remembers of a member's slowness.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Waiting {
     /// It was not there when it was waited for.
     was_late: AtomicBool,
+    /// The session waits until then for an upstream of which nothing is known.
+    deadline: OnceLock<Instant>,
     /// Somebody looks whether it comes back.
     is_watched: AtomicBool,
     /// What it is being asked for.
@@ -36,14 +52,21 @@ pub(in crate::proxy) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns how long to wait: in full once a session for an upstream of which nothing is known.
-    pub(super) fn patience(&self, is_known: bool, in_full: Duration) -> Duration {
-        let was_late = self.was_late.load(Ordering::Relaxed);
-        match (is_known, was_late) {
-            (false, false) => in_full,
-            (true, true) => PATIENCE_WITH_SLOW,
-            _ => PATIENCE.min(in_full),
+    /// Returns how long to wait at `now` for an answer of which an earlier one is known or not. For
+    /// an upstream of which nothing is known the session waits `in_full`, in all its requests
+    /// together.
+    pub(super) fn patience(&self, standing: Standing, in_full: Duration, now: Instant) -> Duration {
+        let short = match standing {
+            Standing::Failing => PATIENCE_WITH_FAILING,
+            Standing::Known if self.was_late.load(Ordering::Relaxed) => PATIENCE_WITH_SLOW,
+            Standing::Known | Standing::Unknown => PATIENCE,
+        };
+        let short = short.min(in_full);
+        if standing != Standing::Unknown {
+            return short;
         }
+        let deadline = *self.deadline.get_or_init(|| now + in_full);
+        deadline.saturating_duration_since(now).max(short)
     }
 
     /// Notes whether the member was there in time.
@@ -119,12 +142,45 @@ impl ClientSession {
                     member.waiting.is_watched.store(false, Ordering::Release);
                 }
                 if is_back {
-                    session.all_changed();
+                    session.all_changed_at(&member);
                 }
                 if is_back || is_gone {
                     return;
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_upstream_is_waited_for_in_full_and_once() {
+        let waiting = Waiting::default();
+        let (full, start) = (Duration::from_secs(10), Instant::now());
+        let at = |after: u64| {
+            let now = start + Duration::from_secs(after);
+            waiting.patience(Standing::Unknown, full, now)
+        };
+        assert_eq!(at(0), full);
+        // A handshake that was waited for does not shorten the wait for the list behind it to less
+        // than what is left.
+        waiting.note(true);
+        assert_eq!(at(4), Duration::from_secs(6));
+        assert_eq!(at(20), PATIENCE);
+    }
+
+    #[test]
+    fn what_is_known_or_failing_is_hardly_waited_for() {
+        let waiting = Waiting::default();
+        let full = Duration::from_secs(10);
+        let wait = |standing, full| waiting.patience(standing, full, Instant::now());
+        assert_eq!(wait(Standing::Known, full), PATIENCE);
+        assert_eq!(wait(Standing::Failing, full), PATIENCE_WITH_FAILING);
+        assert_eq!(wait(Standing::Known, Duration::ZERO), Duration::ZERO);
+        waiting.note(true);
+        assert_eq!(wait(Standing::Known, full), PATIENCE_WITH_SLOW);
     }
 }

@@ -18,7 +18,7 @@ async fn explanation(scene: &Scene, query: &str) -> (String, bool) {
 async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
     let scene = Scene::new();
     let (before, was_cached) = explanation(&scene, "read a file").await;
-    assert!(!was_cached && !before.contains("rated"), "{before}");
+    assert!(!was_cached && !before.contains("Rated"), "{before}");
     let rated = scene.recorder.feedback_given(|id, given_at| Feedback {
         id,
         principal: Principal::named("bob"),
@@ -36,12 +36,12 @@ async fn a_ranking_that_is_kept_is_explained_by_what_is_known_now() {
     scene.clock.advance(Duration::from_mins(2));
     let (other, was_cached) = explanation(&scene, "write and read a file").await;
     assert!(
-        !was_cached && other.contains("rated 4.0 of 5 by 1"),
+        !was_cached && other.contains("Rated 4.0 of 5 by 1"),
         "{other}"
     );
     let (again, was_cached) = explanation(&scene, "Read a  file").await;
     assert!(
-        was_cached && again.contains("rated 4.0 of 5 by 1"),
+        was_cached && again.contains("Rated 4.0 of 5 by 1"),
         "{again}"
     );
 }

@@ -2,7 +2,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use riglm_domain::feedback::Feedback;
+use riglm_domain::id::{ContextId, InvocationId, WorkSessionId};
+use riglm_domain::invocation::InvocationSummary;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions, ToolTransition};
+use riglm_ports::analytics::InvocationFilter;
 use riglm_ports::fake::ManualClock;
 use tokio::sync::Semaphore;
 
@@ -44,6 +47,48 @@ impl FeedbackRepository for Gate {
             });
         }
         Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl InvocationRepository for Gate {
+    async fn invocations(
+        &self,
+        _filter: &InvocationFilter,
+        _limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn past_calls(
+        &self,
+        _after: Option<InvocationId>,
+        _limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn recent_calls(&self, _limit: u32) -> Result<Vec<PastCall>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn calls_after(
+        &self,
+        _contexts: &[ContextId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn calls_of_work(
+        &self,
+        _work_session: WorkSessionId,
+        _limit: u32,
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn count(&self, _filter: &InvocationFilter) -> Result<u64, StoreError> {
+        Ok(0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use riglm_domain::listing::ReadOnly;
 use riglm_domain::tool::ToolRef;
 
 use super::Limiter;
@@ -16,15 +17,19 @@ const N_NAMES: usize = 20;
 
 impl Limiter {
     /// Returns the names of the tools that are most like that of a call, that no limit holds back and
-    /// that the operator does not hide, at most two.
+    /// that the operator does not hide, at most two. In place of a tool that only reads others that do
+    /// are named.
     pub(super) fn similar(&self, call: &GuardedCall<'_>) -> Vec<String> {
         let (Some(offer), Some(wanted)) = (call.offer, call.offered()) else {
             return Vec::new();
         };
         let closed = self.closed(call.whose(), call.at);
         let hidden = self.hidden(call, offer);
+        let reads = |tool: &OfferedTool| ReadOnly::of_definition(&tool.definition) == ReadOnly::Yes;
+        let is_read = reads(wanted);
         let is_usable = |tool: &OfferedTool| {
-            tool.tool != wanted.tool && !hidden.contains(&tool.tool) && closed.is_free(tool)
+            let is_other = tool.tool != wanted.tool && !hidden.contains(&tool.tool);
+            is_other && (!is_read || reads(tool)) && closed.is_free(tool)
         };
         let ranked = self.search.as_ref();
         let ranked = ranked.and_then(|search| search.similar(offer, &wanted.tool));

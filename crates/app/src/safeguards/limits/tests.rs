@@ -383,6 +383,39 @@ fn similar_tools_are_named_that_are_free() {
 }
 
 #[test]
+fn in_place_of_what_reads_only_what_reads_is_named() {
+    let rules = || vec![rated(&["find_note"], 1, 60, LimitScope::Session)];
+    let names = ["find_note", "find_notes", "find_a_note", "find_some_note"];
+    for (reading, expected) in [
+        (
+            &["find_note", "find_a_note"][..],
+            vec!["notes__find_a_note"],
+        ),
+        (
+            &["find_a_note"],
+            vec!["notes__find_notes", "notes__find_a_note"],
+        ),
+    ] {
+        let mut scene = Scene::new(of_rules(rules()));
+        let annotated = offer(&names).tools().to_vec().into_iter().map(|tool| {
+            let hint = reading.contains(&tool.tool.tool.as_str());
+            OfferedTool {
+                definition: format!(r#"{{"annotations":{{"readOnlyHint":{hint}}}}}"#).into(),
+                ..tool
+            }
+        });
+        scene.offer = Arc::new(Offer::new(annotated.collect(), Vec::new()));
+        assert!(scene.passes(ANN, "find_note", 0.0));
+        let refused = scene.call(ANN, "find_note", 0.0).unwrap_err();
+        let (_, similar) = refused.split_once("free now: ").unwrap();
+        let similar: Vec<&str> = similar.trim_end_matches('.').split(", ").collect();
+        assert_eq!(similar.len(), expected.len(), "{refused}");
+        let is_reading = reading.contains(&"find_note");
+        assert!(!is_reading || similar == expected, "{refused}");
+    }
+}
+
+#[test]
 fn what_is_remembered_of_sessions_is_bounded() {
     let scene = Scene::new(limiter(LimitOptions {
         rules: vec![rated(&["find"], 1, 60, LimitScope::Principal)],

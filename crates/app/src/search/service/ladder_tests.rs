@@ -214,7 +214,11 @@ async fn where_nothing_fits_what_the_model_chooses_is_all_there_is() {
         (names(&reply).len(), reply.quality),
         (1, SearchQuality::Low)
     );
-    assert!(reply.text.contains("none may fit"), "{}", reply.text);
+    assert!(
+        reply.text.contains("No tool is a certain match"),
+        "{}",
+        reply.text
+    );
     let (_, ladder) = reranking([RerankScript::Order(vec![])]);
     let scene = scene(ladder);
     let reply = scene.search.search(call(query, &offer())).await;

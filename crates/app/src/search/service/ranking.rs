@@ -57,7 +57,7 @@ impl ToolSearch {
         let hits = ranking.await.unwrap_or_default();
         let (_, quality) = grade(&hits, &self.shared.rules.quality);
         OfferRanking {
-            fits: fits(&hits, &self.shared.rules),
+            fits: fits(&hits, self.shared.rules.min_fit),
             index,
             quality,
             hits,

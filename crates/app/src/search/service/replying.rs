@@ -20,6 +20,9 @@ use crate::search::ladder::Curated;
 use crate::search::prepared::Prepared;
 use crate::search::request::{SearchCall, SearchReply};
 
+/// What operators point at does not count where it fits less well than this.
+const MIN_POINTED: f64 = 0.05;
+
 /// All that an answer is made of.
 pub(super) struct Asked {
     pub(super) call: SearchCall,
@@ -92,12 +95,12 @@ impl Shared {
 
     /// Grades a ranking, with what operators point at weighed in.
     pub(super) fn judged(&self, ranked: Vec<Hit>, curated: Curated, asked: &Asked) -> Finding {
-        let weight = (self.ladder.notes.weight, self.rules.min_fit);
+        let weight = (self.ladder.notes.weight, MIN_POINTED);
         let fusion = asked.ranking.rank_fusion.as_ref();
         let hits = weighed_in(ranked.clone(), &curated.fits, weight, fusion);
         let (_, quality) = grade(&hits, &self.rules.quality);
         Finding {
-            fits: fits(&hits, &self.rules),
+            fits: fits(&hits, self.rules.min_fit),
             hits,
             ranked,
             quality,

@@ -105,7 +105,21 @@ pub(super) fn read(
     Ok(LabelledCatalog {
         tools,
         queries: labelled,
+        foreign: Vec::new(),
     })
+}
+
+/// Reads the texts of the first `limit` queries.
+///
+/// # Errors
+///
+/// Returns what is wrong with the file, with its name and the number of the line.
+pub(super) fn texts(queries: &Path, limit: Option<u32>) -> anyhow::Result<Vec<String>> {
+    let lines = lines::<QueryLine>(queries, limit)?;
+    if lines.is_empty() {
+        bail!("{}: there are no queries", queries.display());
+    }
+    Ok(lines.into_iter().map(|line| line.query).collect())
 }
 
 /// Reads the lines of a file; empty ones are left out.

@@ -36,6 +36,7 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
     let labelled = Labelled {
         catalog,
         queries,
+        foreign: arguments.foreign.as_ref(),
         limit: arguments.limit,
         encoder: arguments.encoder.as_ref(),
         alone: arguments.alone,

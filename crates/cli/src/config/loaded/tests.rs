@@ -157,7 +157,6 @@ fn keys_that_stay_are_named_one_by_one_with_the_reason() {
         [
             "naming",
             "listen.address",
-            "auth.keys.a",
             "filtering.strategy",
             "profiles.new.filtering.pins",
         ]

@@ -124,7 +124,8 @@ const MOST_MICROS: u64 = 1_000_000_000_000_000;
 fn succeeded_at(summary: &InvocationSummary) -> Option<Timestamp> {
     let end = summary.end.as_ref();
     let end = end.filter(|end| end.outcome.is_success())?;
-    let took = i64::try_from(end.duration_us.min(MOST_MICROS)).unwrap_or(i64::MAX);
+    let took = end.wait_us.min(MOST_MICROS) + end.duration_us.min(MOST_MICROS);
+    let took = i64::try_from(took).unwrap_or(i64::MAX);
     let at = summary.invocation.started_at;
     at.checked_add(SignedDuration::from_micros(took)).ok()
 }

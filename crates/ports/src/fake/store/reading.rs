@@ -149,6 +149,14 @@ impl InvocationRepository for MemoryStore {
         Ok(calls)
     }
 
+    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
+        let mut calls = self.past_calls(None, u32::MAX).await?;
+        let n_older = calls
+            .len()
+            .saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(calls.split_off(n_older))
+    }
+
     async fn calls_after(
         &self,
         contexts: &[ContextId],

@@ -186,6 +186,7 @@ impl Rows {
                     id: call.invocation.id,
                     outcome: Outcome::Unknown,
                     duration_us: 0,
+                    wait_us: 0,
                     response_bytes: 0,
                     result: None,
                 });

@@ -59,6 +59,7 @@ impl Stored for InvocationEnd {
     fn stored(&self) -> Self {
         Self {
             duration_us: count(self.duration_us),
+            wait_us: count(self.wait_us),
             response_bytes: count(self.response_bytes),
             ..self.clone()
         }

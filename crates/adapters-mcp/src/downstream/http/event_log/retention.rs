@@ -163,19 +163,26 @@ impl Streams {
     fn drop_unread(&mut self) {
         while (self.totals.waiting_bytes > MAX_WAITING_BYTES
             || self.totals.waiting > MAX_WAITING_EVENTS)
-            && let Some(&number) = self.waiting.first()
-        {
-            self.change(number, Stream::drop_first);
-            self.n_dropped += 1;
-            if self.n_dropped.is_power_of_two() {
-                let n_dropped = self.n_dropped;
-                tracing::warn!(
-                    n_dropped,
-                    "messages that the client never came for are dropped"
-                );
-            }
-            self.settle(number);
+            && self.drop_waiting()
+        {}
+    }
+
+    /// Drops the oldest event of a stream that nobody came for. Returns whether there was one.
+    pub(super) fn drop_waiting(&mut self) -> bool {
+        let Some(&number) = self.waiting.first() else {
+            return false;
+        };
+        self.change(number, Stream::drop_first);
+        self.n_dropped += 1;
+        if self.n_dropped.is_power_of_two() {
+            let n_dropped = self.n_dropped;
+            tracing::warn!(
+                n_dropped,
+                "messages that the client never came for are dropped"
+            );
         }
+        self.settle(number);
+        true
     }
 
     fn remove(&mut self, number: u64) {

@@ -4,13 +4,22 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use riglm_app::proxy::Room;
 use riglm_domain::message::RequestId;
 use tokio::sync::Notify;
+
+/// An event.
+#[derive(Debug)]
+struct Stored {
+    data: Bytes,
+    /// What it takes while it waits.
+    room: Option<Room>,
+}
 
 /// The events of a stream and who reads them.
 #[derive(Debug)]
 pub(super) struct Stream {
-    events: VecDeque<Bytes>,
+    events: VecDeque<Stored>,
     first: u64,
     unread: u64,
     n_bytes: usize,
@@ -67,7 +76,7 @@ impl Stream {
     /// Returns an event by its number.
     pub(super) fn get(&self, number: u64) -> Option<&Bytes> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.events.get(at)
+        self.events.get(at).map(|stored| &stored.data)
     }
 
     /// Size of the events that no reader took, in bytes.
@@ -91,10 +100,10 @@ impl Stream {
     }
 
     /// Adds an event.
-    pub(super) fn push(&mut self, data: Bytes) {
+    pub(super) fn push(&mut self, data: Bytes, room: Option<Room>) {
         self.n_bytes += data.len();
         self.n_unread_bytes += data.len();
-        self.events.push_back(data);
+        self.events.push_back(Stored { data, room });
         self.changed.notify_waiters();
     }
 
@@ -102,6 +111,10 @@ impl Stream {
     pub(super) fn taken_before(&mut self, number: u64) {
         while self.unread < number.min(self.end()) {
             self.n_unread_bytes -= self.get(self.unread).map_or(0, Bytes::len);
+            let at = usize::try_from(self.unread - self.first).unwrap_or(usize::MAX);
+            if let Some(stored) = self.events.get_mut(at) {
+                stored.room = None;
+            }
             self.unread += 1;
         }
         self.changed.notify_waiters();
@@ -113,7 +126,7 @@ impl Stream {
             self.taken_before(self.first + 1);
         }
         if let Some(dropped) = self.events.pop_front() {
-            self.n_bytes -= dropped.len();
+            self.n_bytes -= dropped.data.len();
             self.first += 1;
         }
     }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join;
 use http::{HeaderValue, StatusCode, header};
-use riglm_app::proxy::ClientSession;
+use riglm_app::proxy::{ClientSession, Presence};
 use riglm_domain::message::{Message, RequestId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -57,6 +57,7 @@ impl Call {
         if let Some(Event {
             data,
             status: Some(status),
+            ..
         }) = first
         {
             return answered(status, data);
@@ -125,6 +126,8 @@ impl Drop for Call {
             return;
         };
         let (session, id) = (Arc::clone(&self.session), self.id.clone());
+        // It gives its place up now, although it cannot be taken back before it is on its way.
+        session.note_presence(std::slice::from_ref(&id), Presence::Left);
         let on_its_way = self.on_its_way.take();
         runtime.spawn(async move {
             if let Some(on_its_way) = on_its_way {

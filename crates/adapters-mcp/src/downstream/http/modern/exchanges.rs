@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use riglm_app::proxy::ClientSession;
+use riglm_app::proxy::{ClientSession, Room};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::meta::RequestMeta;
 use tokio::sync::mpsc;
@@ -37,6 +37,8 @@ pub(super) struct Event {
     pub(super) data: Bytes,
     /// The status of a response that consists of it, if it is the answer; then nothing follows.
     pub(super) status: Option<StatusCode>,
+    /// What it takes while it waits.
+    pub(super) room: Option<Room>,
 }
 
 /// Where what belongs to a request goes.

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::call::cancel;
 use super::exchanges::{Event, Exchanges, Outlet};
+use crate::downstream::http::room::with_room;
 
 /// How many messages may wait for a client that reads too slowly.
 const QUEUE: usize = 64;
@@ -88,7 +89,18 @@ impl ModernLink {
             None => message,
         };
         let data = message.on_one_line();
-        Some((Event { data, status }, outlet?))
+        let event = Event {
+            data,
+            status,
+            room: None,
+        };
+        Some((event, outlet?))
+    }
+
+    /// Returns the session of a request that somebody waits for.
+    fn session_of(&self, id: &RequestId) -> Option<Arc<ClientSession>> {
+        let exchanges = self.lock();
+        exchanges.get(id)?.outlet()?.session.upgrade()
     }
 
     fn lock(&self) -> MutexGuard<'_, Exchanges> {
@@ -105,10 +117,15 @@ impl ClientLink for ModernLink {
             tracing::debug!("a message that belongs to no request is dropped");
             return;
         };
-        let Some((event, outlet)) = self.taken(message, &id) else {
+        let session = self.session_of(&id);
+        let Some((message, room)) = with_room(session.as_deref(), &message, || false) else {
+            return;
+        };
+        let Some((mut event, outlet)) = self.taken(message, &id) else {
             tracing::debug!("a message that nobody waits for is dropped");
             return;
         };
+        event.room = room;
         let sent = outlet.queue.send_timeout(event, MAX_WAIT).await;
         if matches!(sent, Err(SendTimeoutError::Timeout(_))) && self.abandon(&id) {
             tracing::debug!("a client that does not read is cut off");

@@ -91,6 +91,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::within(Limits::default())
+    }
+
+    fn within(limits: Limits) -> Self {
         let traffic = Arc::new(Traffic {
             sent: Mutex::default(),
             gate: Semaphore::new(0),
@@ -109,7 +113,7 @@ impl Scene {
                 RecorderOptions::default(),
             )),
             filter: ListFilter::new(None),
-            limits: Limits::default(),
+            limits,
             search: None,
             recommender: None,
             safeguards: None,
@@ -239,4 +243,38 @@ async fn streams_end_with_their_request_and_with_the_session() {
     assert_eq!(scene.traffic.sent().len(), 3, "nothing is cancelled");
     let message = Message::from_text(r#"{"jsonrpc":"2.0","id":4,"method":"m"}"#.into()).unwrap();
     assert!(Call::open(scene.session, scene.link, message).is_none());
+}
+
+#[tokio::test]
+async fn an_answer_for_which_there_is_no_room_becomes_an_error() {
+    let scene = Scene::within(Limits {
+        waiting_bytes: 1 << 20,
+        ..Limits::default()
+    });
+    scene.traffic.gate.add_permits(3);
+    let mut bodies = [scene.listen(1), scene.listen(2), scene.listen(3)];
+    scene.until_sent(3).await;
+    let text = "x".repeat(700 << 10);
+    let large = |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"text":"{text}"}}}}"#);
+    let mut answers = Vec::new();
+    scene.deliver(1, &large(1)).await;
+    scene.deliver(2, &large(2)).await;
+    for body in &mut bodies[..2] {
+        assert_eq!(chunk(body).await.as_deref(), Some(":\n\n"));
+        answers.extend(chunk(body).await);
+    }
+    assert!(answers[0].contains(&text));
+    assert!(
+        answers[1].contains("limits.waiting_bytes") && answers[1].contains(r#""id":2"#),
+        "{}",
+        answers[1]
+    );
+    // What was read makes room.
+    scene.deliver(3, &large(3)).await;
+    assert_eq!(chunk(&mut bodies[2]).await.as_deref(), Some(":\n\n"));
+    assert!(
+        chunk(&mut bodies[2])
+            .await
+            .is_some_and(|answer| answer.contains(&text))
+    );
 }

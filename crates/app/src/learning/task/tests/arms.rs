@@ -31,6 +31,10 @@ impl InvocationRepository for Counted {
         self.store.past_calls(after, limit).await
     }
 
+    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
+        self.store.recent_calls(limit).await
+    }
+
     async fn calls_after(
         &self,
         contexts: &[ContextId],

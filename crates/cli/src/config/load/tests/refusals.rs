@@ -24,7 +24,7 @@ fn refusals_name_the_file_the_key_and_what_was_expected() {
             "[filtering]\nstratgey = \"none\"\n",
             "riglm.toml: filtering.stratgey: unknown field `stratgey`, expected one of `enabled`, \
              `strategy`, `policy`, `min_tools`, `max_tools`, `token_budget`, `epoch`, `coverage`, \
-             `gate_writes`, `enforce`, `context_shift`, `pins`, `bans`, `allow`, `deny`, `clients`, \
+             `gate_writes`, `enforce`, `context_shift`, `pins`, `bans`, `forbid`, `allow`, `deny`, `clients`, \
              `pools`, `costs`",
         ),
         (
@@ -257,8 +257,8 @@ fn profiles_and_keys_of_operators_are_checked() {
         ),
         (
             "[control.keys.page]\nkey = \"the key of the page\"\nscopes = []\n",
-            "riglm.toml: control.keys.page.scopes: expected at least one of read, override, \
-             config and data",
+            "riglm.toml: control.keys.page.scopes: expected at least one of read, override and \
+             config",
         ),
         (
             "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"all\"]\n",

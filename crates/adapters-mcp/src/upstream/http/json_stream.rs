@@ -1,0 +1,242 @@
+//! The messages of a body of JSON: usually one, but there are servers that stream several, each
+//! on a line of its own, behind a record separator, or with nothing between them.
+
+use bytes::{Buf, Bytes, BytesMut};
+use reqwest::Response;
+use riglm_ports::upstream::UpstreamError;
+
+use super::endpoint::failure;
+
+/// What comes before each text of `application/json-seq` (RFC 7464).
+pub(super) const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// The JSON texts of one response, each as soon as it is complete.
+#[derive(Debug)]
+pub(super) struct JsonStream {
+    /// Where more comes from, until it has ended.
+    response: Option<Response>,
+    /// What was read and not looked at.
+    unread: Bytes,
+    /// The beginning of a text that came in earlier chunks.
+    begun: BytesMut,
+    boundary: Boundary,
+    limit: usize,
+}
+
+impl JsonStream {
+    /// Reads the body of `response`, of which `head` was read before, as texts of at most `limit`
+    /// bytes.
+    pub(super) fn new(head: Bytes, response: Response, limit: usize) -> Self {
+        Self {
+            response: Some(response),
+            ..Self::of_body(head, limit)
+        }
+    }
+
+    /// Reads a whole body.
+    pub(super) fn of_body(body: Bytes, limit: usize) -> Self {
+        Self {
+            response: None,
+            unread: body,
+            begun: BytesMut::new(),
+            boundary: Boundary::default(),
+            limit,
+        }
+    }
+
+    /// Returns the bytes of the next text, `None` at the end of the body. A text that the end
+    /// of the body cuts short is returned as it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::TooLarge`], [`UpstreamError::Garbled`] for what begins neither an
+    /// object nor an array, or [`UpstreamError::Lost`]; the stream is over then.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            if let Some(text) = self.read_on()? {
+                return Ok(Some(text));
+            }
+            let Some(response) = &mut self.response else {
+                return Ok(self.rest());
+            };
+            match response.chunk().await.map_err(|error| failure(&error))? {
+                Some(chunk) => self.unread = chunk,
+                None => self.response = None,
+            }
+        }
+    }
+
+    /// Looks through what was read; returns a text that is complete with it.
+    fn read_on(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        if self.begun.is_empty() && !self.boundary.is_within() {
+            let n_between = self.unread.iter().take_while(|byte| is_between(**byte));
+            let n_between = n_between.count();
+            self.unread.advance(n_between);
+        }
+        let end = self.boundary.find(&self.unread)?;
+        let n_bytes = self.begun.len() + end.unwrap_or(self.unread.len());
+        if n_bytes > self.limit {
+            return Err(UpstreamError::TooLarge { limit: self.limit });
+        }
+        let Some(end) = end else {
+            self.begun.extend_from_slice(&self.unread);
+            self.unread = Bytes::new();
+            return Ok(None);
+        };
+        let last = self.unread.split_to(end);
+        if self.begun.is_empty() {
+            // All of it came in one chunk, which need not be copied.
+            return Ok(Some(last));
+        }
+        self.begun.extend_from_slice(&last);
+        Ok(Some(self.begun.split().freeze()))
+    }
+
+    /// Returns the text that the end of the body cut short.
+    fn rest(&mut self) -> Option<Bytes> {
+        self.boundary = Boundary::default();
+        let rest = self.begun.split().freeze();
+        (!rest.is_empty()).then_some(rest)
+    }
+}
+
+/// Returns whether a byte can stand between two texts.
+pub(super) fn is_between(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | RECORD_SEPARATOR)
+}
+
+/// How far an object or an array was read. Whether it is JSON is not looked at, only where it
+/// ends.
+#[derive(Debug, Default)]
+struct Boundary {
+    depth: usize,
+    place: Place,
+}
+
+/// Where in a text the next byte stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Structure,
+    Text,
+    Escaped,
+}
+
+impl Boundary {
+    /// Returns whether a text has begun and not ended.
+    fn is_within(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// Returns the position in `bytes` behind the end of the text, `None` when they do not reach
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UpstreamError::Garbled`] when no object or array begins.
+    fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, UpstreamError> {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            at += 1;
+            match self.place {
+                Place::Escaped => self.place = Place::Text,
+                Place::Text => {
+                    // From the byte that was looked at on, most of a text is no quote.
+                    let rest = &bytes[at - 1..];
+                    let Some(n_skipped) = memchr::memchr2(b'"', b'\\', rest) else {
+                        return Ok(None);
+                    };
+                    at += n_skipped;
+                    self.place = match rest[n_skipped] {
+                        b'"' => Place::Structure,
+                        _ => Place::Escaped,
+                    };
+                }
+                Place::Structure => match byte {
+                    b'{' | b'[' => self.depth += 1,
+                    _ if self.depth == 0 => {
+                        return Err(UpstreamError::Garbled {
+                            reason: "it is not JSON",
+                        });
+                    }
+                    b'"' => self.place = Place::Text,
+                    b'}' | b']' => {
+                        self.depth -= 1;
+                        if self.depth == 0 {
+                            return Ok(Some(at));
+                        }
+                    }
+                    _ => {}
+                },
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `body` in chunks of `size` bytes; returns the texts, and whether all of it was read.
+    fn texts(body: &str, size: usize, limit: usize) -> (Vec<String>, Result<(), UpstreamError>) {
+        let mut stream = JsonStream::of_body(Bytes::new(), limit);
+        let mut texts = Vec::new();
+        let mut keep = |text: Bytes| texts.push(String::from_utf8(text.to_vec()).unwrap());
+        for chunk in body.as_bytes().chunks(size) {
+            stream.unread = Bytes::copy_from_slice(chunk);
+            loop {
+                match stream.read_on() {
+                    Ok(Some(text)) => keep(text),
+                    Ok(None) => break,
+                    Err(error) => return (texts, Err(error)),
+                }
+            }
+        }
+        stream.rest().into_iter().for_each(keep);
+        (texts, Ok(()))
+    }
+
+    #[test]
+    fn texts_are_found_wherever_the_chunks_end() {
+        let first = "{\"a\" : \"}\\\"{\\\\\",\n \"b\":[{}, \"\u{e9}\"]}";
+        let second = r#"[{"c":1.0e3},[]]"#;
+        for between in ["\n", "", "\r\n \t", "\n\u{1e}"] {
+            let body = format!("\u{1e}\n{first}{between}{second}{between}{first}\n");
+            for size in [1, 2, 3, 7, body.len()] {
+                let (found, end) = texts(&body, size, 100);
+                assert_eq!(found, [first, second, first], "{between:?} by {size}");
+                assert!(end.is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_cut_short_is_told_as_it_is() {
+        let (found, end) = texts("{}\n{\"a\":", 3, 100);
+        assert_eq!(found, ["{}", "{\"a\":"]);
+        assert!(end.is_ok());
+        assert!(texts(" \n", 1, 100).0.is_empty());
+    }
+
+    #[test]
+    fn each_text_has_the_whole_limit_and_none_has_more() {
+        let body = format!("{{\"a\":\"{}\"}}\n", "x".repeat(92));
+        assert_eq!(texts(&body.repeat(3), 16, 100).0.len(), 3);
+        let too_large = Err(UpstreamError::TooLarge { limit: 99 });
+        assert_eq!(texts(&body, 16, 99), (Vec::new(), too_large.clone()));
+        assert_eq!(texts(&body, 1_000, 99), (Vec::new(), too_large));
+    }
+
+    #[test]
+    fn what_begins_no_object_and_no_array_ends_the_stream() {
+        for body in ["{} true", "{}\nnull", "{}}", "{}<html>"] {
+            let (found, end) = texts(body, 1, 100);
+            assert_eq!(found, ["{}"], "{body}");
+            let garbled = UpstreamError::Garbled {
+                reason: "it is not JSON",
+            };
+            assert_eq!(end, Err(garbled), "{body}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Five official servers behind one proxy, and sessions of the official clients, many of them
+//! begun while the servers start or ended before they have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use riglm_tests::answers::Answers;
+use riglm_tests::fixture::{Upstream, clients_dir, npm_package};
+use riglm_tests::messages::{initialize_with, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::{command, free_port};
+use riglm_tests::riglm::{Options, Riglm};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+use crate::{node_22, output, script};
+
+/// How long the sessions that begin together may take.
+const TOGETHER: Duration = Duration::from_mins(2);
+
+/// What a client is capable of that servers make their lists by.
+const FULL: &str = r#"{"sampling":{},"elicitation":{"form":{}},"roots":{"listChanged":true}}"#;
+
+/// The kinds of lists.
+const KINDS: [&str; 3] = ["tools", "prompts", "resources"];
+
+/// The servers: their commands, and what they can be seen by to work.
+struct Five {
+    folder: TempDir,
+    servers: BTreeMap<&'static str, Server>,
+}
+
+struct Server {
+    words: Vec<String>,
+    environment: BTreeMap<&'static str, String>,
+    /// One process for everybody, or one for each session.
+    isolation: &'static str,
+    call: (&'static str, Value),
+}
+
+impl Five {
+    /// Makes what the servers work on.
+    async fn new() -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let files = folder.path().join("files");
+        std::fs::create_dir(&files).expect("a folder can be made");
+        std::fs::write(files.join("note.txt"), "hello").expect("a file can be written");
+        let git = command("git", &["init", "--quiet", "repository"])
+            .current_dir(folder.path())
+            .status()
+            .await;
+        assert!(git.expect("git is installed").success());
+        let servers = servers(folder.path());
+        Self { folder, servers }
+    }
+
+    /// Returns the configuration of a proxy in front of them.
+    fn configuration(&self) -> String {
+        let sections = self.servers.iter().map(|(name, server)| {
+            let words: Vec<String> = server
+                .words
+                .iter()
+                .map(|word| format!("{word:?}"))
+                .collect();
+            let variables: Vec<String> = server
+                .environment
+                .iter()
+                .map(|(name, value)| format!("{name} = {value:?}"))
+                .collect();
+            format!(
+                "[upstreams.{name}]\ncommand = [{}]\nisolation = \"{}\"\nenv = {{ {} }}\n",
+                words.join(", "),
+                server.isolation,
+                variables.join(", ")
+            )
+        });
+        sections.collect()
+    }
+
+    /// Returns the calls of a session, one for each server, as the clients read them.
+    fn calls(&self) -> String {
+        let calls: Vec<Value> = self
+            .servers
+            .iter()
+            .map(|(name, server)| json!([format!("{name}__{}", server.call.0), server.call.1]))
+            .collect();
+        Value::from(calls).to_string()
+    }
+
+    /// Returns the names of the tools that the servers list to a client with these capabilities.
+    async fn tools(&self, capabilities: &str) -> BTreeSet<String> {
+        let mut tools = BTreeSet::new();
+        for (name, server) in &self.servers {
+            // One process for everybody is told of no capabilities.
+            let is_shared = server.isolation == "shared";
+            let capabilities = if is_shared { "{}" } else { capabilities };
+            let listed = server.tools(capabilities).await;
+            assert!(!listed.is_empty(), "{name} lists tools");
+            tools.extend(listed.into_iter().map(|tool| format!("{name}__{tool}")));
+        }
+        tools
+    }
+}
+
+impl Server {
+    async fn tools(&self, capabilities: &str) -> Vec<String> {
+        let mut words = vec!["env".to_owned()];
+        words.extend(
+            self.environment
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        words.extend(self.words.iter().cloned());
+        let client = Upstream::of_command(words).client(Answers::full()).await;
+        let hello = initialize_with("0", "2025-06-18", capabilities);
+        client.initialize(&hello).await;
+        let answer = client.request(&request("1", "tools/list")).await;
+        let answer: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+        let tools = answer["result"]["tools"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        tools
+            .iter()
+            .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
+            .collect()
+    }
+}
+
+fn servers(folder: &Path) -> BTreeMap<&'static str, Server> {
+    let text = |path: &Path| path.display().to_string();
+    let of_npm = |name: &str, arguments: &[String]| {
+        let package = npm_package(&format!("@modelcontextprotocol/server-{name}"));
+        let words = [text(&node_22()), text(&package.join("dist/index.js"))];
+        [&words, arguments].concat()
+    };
+    let of_pip = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let python = BTreeMap::from([("PYTHONPATH", text(&clients_dir().join("python-servers")))]);
+    let memory = text(&folder.join("memory.jsonl"));
+    let repository = text(&folder.join("repository"));
+    let server = |words, environment, isolation, call| Server {
+        words,
+        environment,
+        isolation,
+        call,
+    };
+    BTreeMap::from([
+        (
+            "everything",
+            server(
+                of_npm("everything", &["stdio".into()]),
+                BTreeMap::new(),
+                "per_session",
+                ("echo", json!({"message": "here"})),
+            ),
+        ),
+        (
+            "files",
+            server(
+                of_npm("filesystem", &[text(&folder.join("files"))]),
+                BTreeMap::new(),
+                "per_session",
+                ("list_allowed_directories", json!({})),
+            ),
+        ),
+        (
+            "git",
+            server(
+                of_pip(&[
+                    "python3",
+                    "-m",
+                    "mcp_server_git",
+                    "--repository",
+                    &repository,
+                ]),
+                python.clone(),
+                "shared",
+                ("git_status", json!({"repo_path": repository})),
+            ),
+        ),
+        (
+            "memory",
+            server(
+                of_npm("memory", &[]),
+                BTreeMap::from([("MEMORY_FILE_PATH", memory)]),
+                "per_session",
+                ("read_graph", json!({})),
+            ),
+        ),
+        (
+            "time",
+            server(
+                of_pip(&[
+                    "python3",
+                    "-m",
+                    "mcp_server_time",
+                    "--local-timezone",
+                    "UTC",
+                ]),
+                python,
+                "shared",
+                ("get_current_time", json!({"timezone": "UTC"})),
+            ),
+        ),
+    ])
+}
+
+/// What one session saw, as the clients print it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Seen {
+    client: String,
+    capable: String,
+    end: String,
+    /// The names in the first list of each kind, and in that at the end.
+    first: BTreeMap<String, BTreeSet<String>>,
+    last: BTreeMap<String, BTreeSet<String>>,
+    /// How often each kind was said to have changed, and how often of that before the session had
+    /// asked for a list of it.
+    told: BTreeMap<String, usize>,
+    early: BTreeMap<String, usize>,
+    /// The calls whose result was an error.
+    failed: Vec<Value>,
+    error: Option<String>,
+}
+
+impl Seen {
+    /// Returns how many notifications said nothing: those that came before the session had asked,
+    /// and those of lists that are what they were. One tells of a list that did change.
+    fn superfluous(&self) -> usize {
+        let of_kind = |kind: &str| {
+            let told = self.told.get(kind).copied().unwrap_or_default();
+            let early = self.early.get(kind).copied().unwrap_or_default();
+            let has_changed = self.first.get(kind) != self.last.get(kind);
+            early.max(told.saturating_sub(usize::from(has_changed)))
+        };
+        KINDS.into_iter().map(of_kind).sum()
+    }
+}
+
+/// A proxy with its control address.
+struct Proxy {
+    riglm: Riglm,
+    control: Url,
+    calls: String,
+}
+
+impl Proxy {
+    async fn start(five: &Five, data_dir: &Path) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let options = Options {
+            arguments: vec!["--control".into(), address.clone()],
+            ..Options::configured(&five.configuration())
+        };
+        let riglm = Riglm::serve(&Upstream::configured(), data_dir, &options).await;
+        let control = format!("http://{address}/health");
+        Self {
+            riglm,
+            control: control.parse().expect("the address is a URL"),
+            calls: five.calls(),
+        }
+    }
+
+    /// Begins these sessions together, every other one in each language; returns what they saw.
+    async fn sessions(&self, words: &[&str]) -> Vec<Seen> {
+        let every_other = |first: usize| words.iter().skip(first).step_by(2);
+        let mut typescript = command(node_22(), &[script("official-sessions.mjs")]);
+        typescript.arg(self.riglm.url.as_str()).args(every_other(0));
+        let mut python = command("python3", &[script("official_sessions.py")]);
+        python.arg(self.riglm.url.as_str()).args(every_other(1));
+        python.env("PYTHONPATH", clients_dir().join("python"));
+        for client in [&mut typescript, &mut python] {
+            client.env("RIGLM_TEST_CALLS", &self.calls);
+        }
+        let (typescript, python) =
+            tokio::join!(output(typescript, TOGETHER), output(python, TOGETHER));
+        [typescript, python]
+            .iter()
+            .flat_map(|text| -> Vec<Seen> {
+                serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+            })
+            .collect()
+    }
+
+    async fn health(&self) -> Value {
+        let answer = plain_http::exchange(http::Method::GET, &self.control, &[], "").await;
+        let answer = answer.unwrap_or_else(|error| panic!("{}", error.0));
+        serde_json::from_str(&answer.body).expect("health is JSON")
+    }
+}
+
+/// What is wrong, in words.
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    /// Looks at what the sessions saw that began together.
+    fn note(&mut self, when: &str, all: &[Seen], expected: &BTreeMap<&str, BTreeSet<String>>) {
+        let stayed: Vec<&Seen> = all.iter().filter(|seen| seen.end == "stay").collect();
+        let n_first: Vec<usize> = stayed.iter().map(|seen| count(&seen.first)).collect();
+        let superfluous: usize = stayed.iter().map(|seen| seen.superfluous()).sum();
+        eprintln!("{when}: tools in first lists {n_first:?}, {superfluous} superfluous");
+        for seen in all {
+            let who = format!("{when}, {} {} {}", seen.client, seen.capable, seen.end);
+            if let Some(error) = &seen.error {
+                self.0.push(format!("{who}: {error}"));
+            }
+            if !seen.failed.is_empty() {
+                self.0
+                    .push(format!("{who}: calls failed: {:?}", seen.failed));
+            }
+        }
+        for seen in stayed.iter().filter(|seen| seen.error.is_none()) {
+            let who = format!("{when}, {} {}", seen.client, seen.capable);
+            for (list, names) in [("first", &seen.first), ("last", &seen.last)] {
+                let none = BTreeSet::new();
+                let tools = names.get("tools").unwrap_or(&none);
+                let expected = &expected[seen.capable.as_str()];
+                let missing: Vec<&String> = expected.difference(tools).collect();
+                let unknown: Vec<&String> = tools.difference(expected).collect();
+                if !(missing.is_empty() && unknown.is_empty()) {
+                    let text = format!("{who}: the {list} list lacks {missing:?}, has {unknown:?}");
+                    self.0.push(text);
+                }
+            }
+            if seen.superfluous() > 0 {
+                let text = format!("{who}: told {:?}, early {:?}", seen.told, seen.early);
+                self.0.push(text);
+            }
+        }
+    }
+
+    fn note_health(&mut self, when: &str, health: &Value) {
+        let upstreams = health["upstreams"].as_array();
+        let n_upstreams = upstreams.map_or(0, Vec::len);
+        if n_upstreams != 5 || health.to_string().contains("\"unavailable\"") {
+            self.0.push(format!("{when}: {health}"));
+        }
+    }
+}
+
+fn count(lists: &BTreeMap<String, BTreeSet<String>>) -> usize {
+    lists.get("tools").map_or(0, BTreeSet::len)
+}
+
+#[tokio::test]
+#[ignore = "needs npm and pip"]
+async fn every_first_list_is_whole_whenever_a_session_begins() {
+    /// Sessions that are seen to their end: of clients that are capable of everything or nothing.
+    const STAY: [&str; 4] = ["full:stay", "full:stay", "plain:stay", "plain:stay"];
+    /// Sessions that end while servers start for them, among those that do not.
+    const LEAVE: [&str; 4] = [
+        "full:delete",
+        "plain:delete",
+        "plain:disconnect",
+        "full:disconnect",
+    ];
+    let five = Five::new().await;
+    let expected = BTreeMap::from([
+        ("full", five.tools(FULL).await),
+        ("plain", five.tools("{}").await),
+    ]);
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let together = [LEAVE, STAY, STAY].concat();
+    let mut findings = Findings::default();
+    let mut n_stayed = 0;
+    // The second proxy remembers what the first one saw.
+    for run in ["nothing known", "remembered"] {
+        let mut proxy = Proxy::start(&five, data_dir.path()).await;
+        for (when, words) in [
+            ("while servers start", together.as_slice()),
+            ("after the others have left", &STAY),
+            ("among those that leave", &together),
+        ] {
+            let when = format!("{run}, {when}");
+            let seen = proxy.sessions(words).await;
+            n_stayed += seen.iter().filter(|seen| seen.end == "stay").count();
+            findings.note(&when, &seen, &expected);
+            findings.note_health(&when, &proxy.health().await);
+        }
+        assert_eq!(proxy.riglm.stop().await, Some(0), "{run}");
+    }
+    drop(five.folder);
+    assert_eq!(n_stayed, 40, "sessions");
+    assert!(findings.0.is_empty(), "{:#?}", findings.0);
+}

@@ -1,0 +1,230 @@
+//! One principal that takes all it can get, and another one that works meanwhile.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::modern::Meta;
+use riglm_tests::riglm::Riglm;
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{KEYS, connected, result, serve};
+
+/// How many sessions the attacker opens.
+const SESSIONS: u32 = 5;
+/// How many calls it leaves unanswered, as many as may be in flight in all.
+const CALLS: u32 = 4_096;
+/// How long is waited for what has to come soon, on a machine that does much else.
+const SOON: Duration = Duration::from_secs(30);
+/// The most that a proxy in whose drain nothing is waited for may take to end: much less than its
+/// calls would take to time out.
+const ENDED: Duration = Duration::from_secs(20);
+
+/// Returns how many of the messages that a client got are refusals for want of a place.
+fn n_refused(client: &RawClient) -> usize {
+    let received = client.received();
+    let refused = received.iter().filter(|one| one.text.contains("-31005"));
+    refused.count()
+}
+
+/// Has the attacker open its sessions and leave its calls unanswered. Returns its clients, and how
+/// many of its calls were refused.
+async fn attack(riglm: &Riglm) -> (Vec<RawClient>, usize) {
+    let mut clients = Vec::new();
+    for number in 0..SESSIONS {
+        clients.push(connected(riglm, Some("ann"), &format!("a{number}")).await);
+    }
+    let of_each = CALLS.div_ceil(SESSIONS);
+    join_all(clients.iter().map(|client| {
+        join_all((0..of_each).map(async |id| {
+            client.send(&call(&id.to_string(), "hang", "{}")).await;
+        }))
+    }))
+    .await;
+    let n_refused = clients.iter().map(n_refused).sum();
+    (clients, n_refused)
+}
+
+/// Asserts that the other principal begins, lists and calls without an error.
+async fn assert_served(riglm: &Riglm, work: &str) {
+    let other = connected(riglm, Some("bob"), work).await;
+    let list = other.request(&request("1", "tools/list")).await;
+    assert!(list.text.contains("\"tools\":["), "{}", list.text);
+    let echo = r#"{"text":"of bob"}"#;
+    let answer = result(&other, 2, "echo", echo).await;
+    assert!(answer.to_string().contains("of bob"), "{answer}");
+}
+
+/// Waits until a call of the attacker is made, after its connections were dropped.
+async fn until_free(client: &RawClient, first: u32) {
+    let started = Instant::now();
+    for id in first.. {
+        let answer = client.request(&call(&id.to_string(), "echo", "{}")).await;
+        let answer: Value = serde_json::from_str(&answer.text).unwrap();
+        if answer["error"]["code"] != -31_005 {
+            eprintln!(
+                "places were free {:?} after the connections were dropped",
+                started.elapsed()
+            );
+            return;
+        }
+        assert!(started.elapsed() < SOON, "{answer}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_thousands_of_calls_unanswered_keeps_nobody_else_out() {
+    let data = TempDir::new().unwrap();
+    let mut riglm = serve(data.path(), KEYS).await;
+    let (attackers, n_refused) = attack(&riglm).await;
+    assert!(
+        n_refused >= CALLS as usize / 2,
+        "{n_refused} calls were refused, of which half the places were too many"
+    );
+    let refused = attackers[0].request(&call("9000", "echo", "{}")).await;
+    assert!(
+        refused.text.contains("limits.principal_share"),
+        "{}",
+        refused.text
+    );
+    assert_served(&riglm, "during").await;
+    for attacker in &attackers {
+        attacker.drop_streams();
+    }
+    assert_served(&riglm, "after").await;
+    until_free(&attackers[0], 9_001).await;
+    // What still runs in the background is not waited for.
+    let started = Instant::now();
+    riglm.process.signal(Signal::TERM);
+    let status = riglm.process.ended(ENDED).await;
+    eprintln!("it ended {:?} after SIGTERM", started.elapsed());
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn calls_of_clients_without_sessions_are_taken_back_when_these_are_gone() {
+    let data = TempDir::new().unwrap();
+    let toml = format!("{KEYS}[limits]\nin_flight = 8\n");
+    let riglm = serve(data.path(), &toml).await;
+    let meta = Meta::default();
+    let client = |principal: &str| {
+        let client = RawClient::modern(&riglm.url);
+        let bearer = format!("Bearer key-of-{principal}-0123456789");
+        client.set_header("authorization", &bearer);
+        client
+    };
+    let (ann, bob) = (client("ann"), client("bob"));
+    ann.request(&meta.call("0", "echo", "{}")).await;
+    for id in 1..=4 {
+        ann.send(&meta.call(&id.to_string(), "slow", "{}")).await;
+    }
+    let refused = ann.send(&meta.call("5", "echo", "{}")).await;
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.body.contains("limits.principal_share"),
+        "{}",
+        refused.body
+    );
+    assert!(refused.headers.contains_key("retry-after"));
+    let served = bob.request(&meta.call("1", "echo", "{}")).await;
+    assert!(served.text.contains("\"result\""), "{}", served.text);
+    ann.drop_streams();
+    // The server says when it was told that nobody waits for them.
+    let seen = until_answered(&ann, &meta, 6).await;
+    assert!(seen.contains("\"seen\":true"), "{seen}");
+}
+
+/// Returns the answer to a call that waits until four others were taken back.
+async fn until_answered(client: &RawClient, meta: &Meta, first: u32) -> String {
+    let started = Instant::now();
+    for id in first.. {
+        let text = meta.call(&id.to_string(), "await_cancelled", r#"{"count":4}"#);
+        let answer = client.request(&text).await;
+        if !answer.text.contains("-31005") {
+            return answer.text;
+        }
+        assert!(started.elapsed() < SOON, "{}", answer.text);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    String::new()
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_calls_no_longer_than_it_may() {
+    let data = TempDir::new().unwrap();
+    let toml = format!("{KEYS}[limits]\ndrain_timeout = \"1s\"\n");
+    let mut riglm = serve(data.path(), &toml).await;
+    let client = connected(&riglm, Some("ann"), "a").await;
+    for id in 0..100 {
+        client.send(&call(&id.to_string(), "hang", "{}")).await;
+    }
+    riglm.process.signal(Signal::TERM);
+    let status = riglm.process.ended(ENDED).await;
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn who_is_alone_may_have_all_places() {
+    let data = TempDir::new().unwrap();
+    let toml = "[limits]\nin_flight = 8\n[auth.keys]\nann = \"key-of-ann-0123456789\"\n";
+    let riglm = serve(data.path(), toml).await;
+    let client = connected(&riglm, Some("ann"), "a").await;
+    for id in 0..8 {
+        client.send(&call(&id.to_string(), "hang", "{}")).await;
+    }
+    assert_eq!(n_refused(&client), 0);
+    let refused = client.request(&call("8", "echo", "{}")).await;
+    assert!(
+        refused.text.contains("too many requests are in flight;"),
+        "{}",
+        refused.text
+    );
+    // However many calls there are, who comes is let in.
+    let other = riglm.client(Answers::default());
+    other.set_header("authorization", "Bearer key-of-ann-0123456789");
+    let hello = other.initialize(&initialize("0", "2025-11-25")).await;
+    assert!(hello.text.contains("\"result\""), "{}", hello.text);
+}
+
+#[tokio::test]
+async fn a_principal_has_half_of_the_sessions_and_processes() {
+    let data = TempDir::new().unwrap();
+    let toml = format!(
+        "{KEYS}[limits]\nsessions = 6\nhandshake_timeout = \"1s\"\n\
+         [upstream]\ncommand = [\"{}\", \"stdio\"]\nmax_connections = 4\n",
+        env!("CARGO_BIN_EXE_odd-server")
+    );
+    let options = riglm_tests::riglm::Options::configured(&toml);
+    let riglm = Riglm::serve(&super::configured(), data.path(), &options).await;
+    let mut attackers = Vec::new();
+    for number in 0..3 {
+        attackers.push(connected(&riglm, Some("ann"), &format!("a{number}")).await);
+    }
+    let fourth = RawClient::streamable(&riglm.url, Answers::default());
+    fourth.set_header("authorization", "Bearer key-of-ann-0123456789");
+    let refused = fourth.send(&initialize("1", "2025-11-25")).await;
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.body.contains("it may have 3 at once"),
+        "{}",
+        refused.body
+    );
+    // Two of its sessions keep a process busy each; the third one gets none.
+    for attacker in &attackers[1..] {
+        attacker.send(&call("1", "hang", "{}")).await;
+    }
+    let waiting = attackers[0].request(&call("1", "echo", "{}")).await;
+    assert!(
+        waiting.text.contains("limits.principal_share"),
+        "{}",
+        waiting.text
+    );
+    for number in 0..2 {
+        assert_served(&riglm, &format!("b{number}")).await;
+    }
+}
