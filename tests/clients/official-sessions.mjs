@@ -17,7 +17,7 @@ const LISTS = {
   prompts: [types.PromptListChangedNotificationSchema, async (client) => (await client.listPrompts()).prompts],
   resources: [types.ResourceListChangedNotificationSchema, async (client) => (await client.listResources()).resources],
 };
-const FULL = { sampling: {}, elicitation: { form: {} }, roots: { listChanged: true } };
+const FULL = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
 
 function connectable(isFull) {
   const capabilities = isFull ? FULL : {};

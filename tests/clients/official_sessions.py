@@ -83,14 +83,21 @@ async def session(url, word, outcomes):
             seen["early"][kind] += kind not in asked
 
     callbacks = FULL if capable == "full" else {}
+    has_left = False
     try:
         terminates = end != "disconnect"
         async with streamablehttp_client(url, terminate_on_close=terminates) as (read, write, _):
             async with ClientSession(read, write, message_handler=on_message, **callbacks) as open_session:
                 await open_session.initialize()
-                await (look(open_session, seen, asked) if end == "stay" else leave(open_session))
+                if end == "stay":
+                    await look(open_session, seen, asked)
+                else:
+                    has_left = True
+                    await leave(open_session)
     except Exception as error:
-        seen["error"] = repr(error)
+        # What the SDK reports of a request that it has given up itself is no answer of the proxy.
+        if not has_left:
+            seen["error"] = repr(error)
     outcomes.append(seen)
 
 

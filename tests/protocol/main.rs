@@ -6,6 +6,7 @@
 
 mod abandoned;
 mod bad_input;
+mod causes;
 mod comparison;
 mod era_matrix;
 mod everything_script;

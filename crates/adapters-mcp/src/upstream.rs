@@ -31,7 +31,7 @@ pub use guard::Guard;
 pub use http::HttpConnector;
 pub use limits::UpstreamLimits;
 pub use sse::SseConnector;
-pub use stdio::StdioConnector;
+pub use stdio::{LastWords, StdioConnector};
 
 /// Returns the connector that `config` describes; `guard` watches over child processes, and tokens
 /// that are obtained lie under `data_dir`.
@@ -56,6 +56,7 @@ pub fn connector(
             directory: config.cwd.clone(),
             limits,
             guard,
+            last_words: Arc::default(),
         }));
     }
     let url = config.url.as_deref().unwrap_or_default();

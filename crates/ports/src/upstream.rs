@@ -5,66 +5,129 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use riglm_domain::edit::member;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
 
 /// Why an upstream cannot be used or did not answer.
 ///
-/// The texts are fixed: what an upstream says outside of the protocol (HTTP bodies, standard
-/// error) never becomes part of them.
+/// The texts say it of the upstream without naming it: whoever shows one puts the name before it, as in
+/// `upstream files: could not be reached: connection refused`. They are fixed: what an upstream says
+/// outside of the protocol (HTTP bodies, standard error) never becomes part of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// The program could not be started.
-    #[error("upstream command could not be started: {reason}")]
+    #[error("its command could not be started: {reason}")]
     NotStarted {
         /// What the operating system said.
         reason: String,
     },
     /// No connection could be made.
-    #[error("upstream could not be reached: {reason}")]
+    #[error("could not be reached: {reason}")]
     Unreachable {
         /// What kind of failure it was.
         reason: &'static str,
     },
     /// The connection or the process ended.
-    #[error("connection to the upstream was lost: {reason}")]
+    #[error("the connection was lost: {reason}")]
     Lost {
         /// What ended it.
         reason: String,
     },
     /// The server no longer knows the session: it must be set up anew. The message that met
     /// this error was not processed.
-    #[error("the upstream no longer knows the session")]
+    #[error("it no longer knows the session")]
     SessionExpired,
     /// The server refused with an HTTP status and no JSON-RPC message.
-    #[error("upstream answered with HTTP status {status}")]
+    #[error("answered with HTTP status {status}")]
     Status {
         /// The status.
         status: u16,
     },
     /// The server refused the proxy's credentials, or there are none that it could present. The
     /// message that met this error was not processed.
-    #[error("the proxy is not authorized at the upstream: {reason}")]
+    #[error("the proxy is not authorized: {reason}")]
     Unauthorized {
         /// What is wrong, and what a person can do about it where that is known.
         reason: String,
     },
+    /// The server refused the handshake with a JSON-RPC error.
+    #[error("refused the handshake: {reason}")]
+    Refused {
+        /// The code of the error, and the beginning of what it says.
+        reason: String,
+    },
     /// What came is no MCP message.
-    #[error("upstream answered with something that is no MCP message: {reason}")]
+    #[error("answered with something that is no MCP message: {reason}")]
     Garbled {
         /// What is wrong with it.
         reason: &'static str,
     },
     /// The answer is larger than the limit.
-    #[error("answer of the upstream is larger than {limit} bytes")]
+    #[error("its answer is larger than {limit} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
     /// The exchange ended without an answer.
-    #[error("upstream ended the exchange without an answer")]
+    #[error("ended the exchange without an answer")]
     NoAnswer,
+}
+
+/// How much of what an error of the protocol says becomes a part of a reason, in characters.
+const MAX_SAID: usize = 200;
+
+impl UpstreamError {
+    /// Returns that a handshake was answered with the error in `answer`, or with no result.
+    #[must_use]
+    pub fn refused(answer: &Message) -> Self {
+        let error = answer.single().and_then(|envelope| answer.error(envelope));
+        let said = |error: &str| {
+            let code = member(error, "code")?.to_owned();
+            let text: String = serde_json::from_str(member(error, "message")?).ok()?;
+            let text: String = text.chars().take(MAX_SAID).collect();
+            Some(format!("{text} (code {code})"))
+        };
+        Self::Refused {
+            reason: error
+                .and_then(said)
+                .unwrap_or_else(|| "its answer is neither a result nor an error".into()),
+        }
+    }
+
+    /// Returns what an operator can do about it, where that is known; reasons that say so themselves
+    /// have none.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NotStarted { .. } => "check that its `command` is installed and on the PATH",
+            Self::Unreachable { .. } => "check that the server runs and that its `url` is right",
+            Self::Status {
+                status: 404 | 405 | 406 | 415,
+            } => "check the path of its `url`: there may be no MCP server at this address",
+            Self::Status { status: 500.. } => "look into the log of the server",
+            Self::Garbled { .. } => {
+                "check its `url` or `command`: what answers there may be no MCP server"
+            }
+            Self::Unauthorized { .. }
+            | Self::Lost { .. }
+            | Self::SessionExpired
+            | Self::Status { .. }
+            | Self::Refused { .. }
+            | Self::TooLarge { .. }
+            | Self::NoAnswer => return None,
+        })
+    }
+
+    /// Returns the text with what an operator can do about it.
+    #[must_use]
+    pub fn with_remedy(&self) -> String {
+        match self.remedy() {
+            Some(remedy) => format!("{self}; {remedy}"),
+            None => self.to_string(),
+        }
+    }
 }
 
 /// Makes connections to one configured upstream.

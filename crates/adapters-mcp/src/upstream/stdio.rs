@@ -31,6 +31,7 @@ use super::process_group::ProcessGroup;
 use process::Process;
 use reader::Reader;
 use stderr::LastLines;
+pub use stderr::LastWords;
 
 /// How many messages may wait for a process that does not read.
 const QUEUE_LENGTH: usize = 256;
@@ -52,6 +53,8 @@ pub struct StdioConnector {
     pub limits: UpstreamLimits,
     /// What ends the children should the proxy be killed.
     pub guard: Option<Arc<Guard>>,
+    /// What was told of processes that failed.
+    pub last_words: Arc<LastWords>,
 }
 
 impl StdioConnector {
@@ -126,6 +129,7 @@ impl UpstreamConnector for StdioConnector {
             writer: tokio::spawn(writer::run(stdin, messages, closing.clone())),
             stderr: tokio::spawn(stderr::log(self.name.clone(), stderr, last_lines.clone())),
             last_lines,
+            last_words: Arc::clone(&self.last_words),
         };
         tokio::spawn(process.supervise(events, closing.clone(), ended.clone()));
         Ok(Arc::new(StdioLink {

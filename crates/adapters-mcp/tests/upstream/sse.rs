@@ -95,7 +95,7 @@ async fn the_end_of_the_stream_is_the_loss_of_the_connection() {
     connection.send(r#"{"method":"end"}"#).await.unwrap();
     assert_eq!(
         connection.event().await.lost().to_string(),
-        "connection to the upstream was lost: the server ended the event stream"
+        "the connection was lost: the server ended the event stream"
     );
     assert!(connection.rest().await.is_empty());
     connection.close().await;

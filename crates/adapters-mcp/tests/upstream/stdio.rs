@@ -15,6 +15,7 @@ use crate::support::{Connection, DEADLINE, Event, call, message, name, number};
 /// A connector that runs `script` with a shell.
 pub(crate) fn shell(script: &str) -> StdioConnector {
     StdioConnector {
+        last_words: Arc::default(),
         name: name(),
         program: "sh".into(),
         arguments: vec!["-c".into(), script.into()],
@@ -163,7 +164,7 @@ async fn a_process_that_ends_during_a_call_is_reported_once_within_a_second() {
     assert_eq!(connection.event().await.text(), r#"{"method":"last"}"#);
     assert_eq!(
         connection.event().await.lost().to_string(),
-        "connection to the upstream was lost: the process ended (exit status: 3)"
+        "the connection was lost: the process ended (exit status: 3)"
     );
     assert!(asked_at.elapsed() < Duration::from_secs(1));
     assert!(connection.rest().await.is_empty());
@@ -182,7 +183,7 @@ async fn a_descendant_that_holds_the_output_neither_hides_the_loss_nor_survives_
     let asked_at = Instant::now();
     assert_eq!(
         connection.event().await.lost().to_string(),
-        "connection to the upstream was lost: the process ended (signal: 9 (SIGKILL))"
+        "the connection was lost: the process ended (signal: 9 (SIGKILL))"
     );
     assert!(asked_at.elapsed() < Duration::from_secs(1));
     assert_group_ends(group).await;
@@ -194,7 +195,7 @@ async fn a_process_that_closes_its_output_is_lost_and_ended() {
     let group = reported_pid(&connection).await;
     assert_eq!(
         connection.event().await.lost().to_string(),
-        "connection to the upstream was lost: the process closed its output"
+        "the connection was lost: the process closed its output"
     );
     connection.close().await;
     assert!(is_reaped(group));
@@ -303,7 +304,7 @@ async fn a_program_that_cannot_be_started_is_named() {
     connector.program = "no-such-program-at-all".into();
     assert_eq!(
         Connection::open(&connector).await.unwrap_err().to_string(),
-        "upstream command could not be started: \
+        "its command could not be started: \
          no-such-program-at-all: No such file or directory (os error 2)"
     );
     connector.program = plain.to_str().unwrap().into();

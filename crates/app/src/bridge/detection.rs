@@ -60,6 +60,7 @@ pub(super) fn tells_the_era(error: &UpstreamError) -> bool {
         | UpstreamError::Unreachable { .. }
         | UpstreamError::Unauthorized { .. }
         | UpstreamError::SessionExpired
+        | UpstreamError::Refused { .. }
         | UpstreamError::TooLarge { .. } => false,
     }
 }

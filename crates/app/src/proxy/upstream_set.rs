@@ -1,8 +1,9 @@
 //! The configured upstreams, and what all sessions know of each of them.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
@@ -15,6 +16,11 @@ use super::slots::Slots;
 use super::tool_sets::{SeenToolSet, ToolSets};
 use super::united::catalog::Catalog;
 use crate::approvals::{Approvals, HeldChange};
+
+/// After how long a trouble that goes on is a warning again.
+const LOG_AGAIN: Duration = Duration::from_mins(10);
+/// How many different troubles of one upstream are remembered.
+const MAX_LOGGED: usize = 32;
 
 /// One configured upstream.
 #[derive(Clone, Debug)]
@@ -107,8 +113,10 @@ pub(super) struct UpstreamEntry {
     pub(super) params: KnownParams,
     pub(super) slots: Arc<Slots>,
     health: Mutex<Health>,
-    /// The last attempt to reach it failed.
-    is_failing: AtomicBool,
+    /// It said nothing since the last attempt to reach it failed, or since the start.
+    is_unproven: AtomicBool,
+    /// When which trouble with it was logged.
+    logged: Mutex<HashMap<String, Instant>>,
     n_left_out: AtomicU64,
     observer: Arc<dyn Observer>,
     pub(super) tool_sets: ToolSets,
@@ -130,7 +138,8 @@ impl UpstreamEntry {
             params: KnownParams::default(),
             slots: Arc::default(),
             health: Mutex::default(),
-            is_failing: AtomicBool::new(false),
+            is_unproven: AtomicBool::new(true),
+            logged: Mutex::default(),
             n_left_out: AtomicU64::new(0),
             observer,
             tool_sets: ToolSets::default(),
@@ -144,7 +153,7 @@ impl UpstreamEntry {
 
     /// Notes that a connection was made and set up.
     pub(super) fn succeeded(&self) {
-        self.is_failing.store(false, Ordering::Release);
+        self.is_unproven.store(false, Ordering::Release);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.was_used = true;
         health.was_up = true;
@@ -152,13 +161,14 @@ impl UpstreamEntry {
             let name = self.name();
             tracing::info!(upstream = %name, "upstream {name} is available again");
             drop(health);
+            self.logged().clear();
             self.tell(true);
         }
     }
 
     /// Notes that the upstream said something.
     pub(super) fn heard(&self) {
-        if self.is_failing.load(Ordering::Acquire) {
+        if self.is_unproven.load(Ordering::Acquire) {
             self.succeeded();
         }
     }
@@ -182,19 +192,54 @@ impl UpstreamEntry {
         if *error == (UpstreamError::Unreachable { reason: LATER }) {
             return;
         }
-        self.is_failing.store(true, Ordering::Release);
+        self.is_unproven.store(true, Ordering::Release);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.was_used = true;
         health.was_up = false;
-        if health.failure.as_ref() != Some(error) {
-            let name = self.name();
-            tracing::warn!(upstream = %name, "upstream {name} is unavailable: {error}");
-        }
         let was_available = health.failure.replace(error.clone()).is_none();
         drop(health);
+        self.log("is unavailable", error);
         if was_available {
             self.tell(false);
         }
+    }
+
+    /// Notes that a request failed. That says nothing of whether others would, unless the upstream
+    /// never said anything.
+    pub(super) fn troubled(&self, error: &UpstreamError) {
+        if self.is_unproven.load(Ordering::Acquire) {
+            self.failed(error);
+        } else {
+            self.log("failed", error);
+        }
+    }
+
+    /// Logs a trouble, as a warning the first time and again when it has not been one for a while:
+    /// every session and every request meets it again.
+    fn log(&self, what: &str, error: &UpstreamError) {
+        let (name, text) = (self.name(), error.with_remedy());
+        let is_news = {
+            let mut logged = self.logged();
+            if logged.len() >= MAX_LOGGED && !logged.contains_key(&text) {
+                logged.clear();
+            }
+            let now = Instant::now();
+            let last = logged.get(&text).copied();
+            let is_news = last.is_none_or(|last| now.duration_since(last) >= LOG_AGAIN);
+            if is_news {
+                logged.insert(text.clone(), now);
+            }
+            is_news
+        };
+        if is_news {
+            tracing::warn!(upstream = %name, "upstream {name} {what}: {text}");
+        } else {
+            tracing::debug!(upstream = %name, "upstream {name} {what}: {text}");
+        }
+    }
+
+    fn logged(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a client was shown a list of tools without those of the upstream.
@@ -225,7 +270,7 @@ impl UpstreamEntry {
         UpstreamState {
             name: self.name().clone(),
             is_available: health.failure.is_none(),
-            reason: health.failure.map(|error| error.to_string()),
+            reason: health.failure.map(|error| error.with_remedy()),
             n_connections: self.slots.n_taken(),
             n_waiting: self.slots.n_waiting(),
             was_used: health.was_used,

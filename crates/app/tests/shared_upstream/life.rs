@@ -22,7 +22,7 @@ async fn a_lost_connection_is_reported_to_all_and_made_again_for_the_next() {
     a.send(REQUEST).await;
     scene.upstream.lose(lost()).await;
     settle().await;
-    let error = "connection to the upstream was lost: it ended";
+    let error = "the connection was lost: it ended";
     assert_eq!(
         a.told(),
         [format!("unanswered 1: {error}"), format!("lost: {error}")]
@@ -109,10 +109,7 @@ async fn a_session_that_the_server_forgot_is_set_up_again() {
         )
         .await;
     settle().await;
-    assert_eq!(
-        a.told(),
-        ["unanswered 1: the upstream no longer knows the session"]
-    );
+    assert_eq!(a.told(), ["unanswered 1: it no longer knows the session"]);
     assert_eq!(
         b.try_send(REQUEST).await,
         Err(UpstreamError::SessionExpired)

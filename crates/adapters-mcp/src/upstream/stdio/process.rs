@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::super::process_group::ProcessGroup;
-use super::stderr::LastLines;
+use super::stderr::{LastLines, LastWords};
 
 /// How long the last messages of a process that has ended may take to be reported.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,6 +37,7 @@ pub(super) struct Process {
     pub(super) writer: JoinHandle<io::Result<()>>,
     pub(super) stderr: JoinHandle<()>,
     pub(super) last_lines: LastLines,
+    pub(super) last_words: Arc<LastWords>,
 }
 
 impl Process {
@@ -107,11 +108,8 @@ impl Process {
             return;
         }
         let _ = timeout(LAST_WORDS_TIMEOUT, &mut self.stderr).await;
-        let upstream = &self.upstream;
-        tracing::warn!(%upstream, "upstream {upstream} failed: the process ended ({status})");
-        for line in self.last_lines.take() {
-            tracing::warn!(%upstream, "{upstream}: {line}");
-        }
+        self.last_words
+            .tell(&self.upstream, status, &self.last_lines.take());
     }
 
     /// Closes the input, then asks, then forces what is left of the group to end.

@@ -4,7 +4,9 @@
 //! process that fails, because they tell why.
 
 use std::collections::VecDeque;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use riglm_domain::id::UpstreamName;
 use tokio::io::AsyncRead;
@@ -16,6 +18,9 @@ const MAX_LINE_BYTES: usize = 4 * 1024;
 /// How many lines are kept, and how much of each, in bytes.
 const N_LAST_LINES: usize = 10;
 const MAX_LAST_LINE_BYTES: usize = 512;
+
+/// After how long the same failure is told of again.
+const TELL_AGAIN: Duration = Duration::from_mins(10);
 
 /// The last lines that a process wrote to standard error.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +39,40 @@ impl LastLines {
     /// Returns the lines, the oldest first, and forgets them.
     pub(super) fn take(&self) -> VecDeque<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Tells what processes of one upstream wrote before they failed: those that fail in the same way, one
+/// after the other, say it again and again.
+#[derive(Debug, Default)]
+pub struct LastWords(Mutex<Option<(ExitStatus, Instant)>>);
+
+impl LastWords {
+    /// Logs the last lines of a process that ended with `status`: as warnings, unless that was so a
+    /// short while ago.
+    pub(super) fn tell(
+        &self,
+        upstream: &UpstreamName,
+        status: ExitStatus,
+        lines: &VecDeque<String>,
+    ) {
+        let now = Instant::now();
+        let is_news = {
+            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_known = last
+                .is_some_and(|(same, at)| same == status && now.duration_since(at) < TELL_AGAIN);
+            if !is_known {
+                *last = Some((status, now));
+            }
+            !is_known
+        };
+        for line in lines {
+            if is_news {
+                tracing::warn!(%upstream, "upstream {upstream} wrote before it ended: {line}");
+            } else {
+                tracing::debug!(%upstream, "upstream {upstream} wrote before it ended: {line}");
+            }
+        }
     }
 }
 

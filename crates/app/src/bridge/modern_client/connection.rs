@@ -87,7 +87,7 @@ impl Connection {
             .single()
             .filter(|envelope| envelope.kind() == Kind::Success)
             .and_then(|envelope| answer.result(envelope))
-            .ok_or_else(unspoken)?;
+            .ok_or_else(|| UpstreamError::refused(&answer))?;
         let welcome = Arc::new(Welcome::read(result));
         // The connection is set up once, so that nothing is there yet.
         let _ = self.welcome.set(Arc::clone(&welcome));

@@ -53,7 +53,7 @@ impl Core {
         let limit = self.options.handshake_timeout;
         let opened = tokio::time::timeout(limit, self.try_open(&connection, limit)).await;
         if let Err(error) = opened.unwrap_or(Err(UpstreamError::NoAnswer)) {
-            tracing::warn!("a legacy connection could not be set up: {error}");
+            tracing::debug!("a legacy connection could not be set up: {error}");
             connection.close().await;
             self.connection_over(&connection, error).await;
         }

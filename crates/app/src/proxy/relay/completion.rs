@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use riglm_domain::exchange::Exchange;
-use riglm_domain::id::ToolName;
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
@@ -14,6 +14,7 @@ use riglm_ports::tracer::Operation;
 use riglm_ports::upstream::UpstreamError;
 
 use super::Relay;
+use super::connection::LATER;
 use super::pending::{Handover, Pending, Purpose};
 use crate::proxy::places::Standing;
 use crate::tracking::micros;
@@ -107,6 +108,30 @@ impl Relay {
         self.deliver_error(id, error).await;
     }
 
+    /// Ends a request because the upstream failed, which the one who waits for it is told.
+    pub(super) async fn fail_by(
+        self: &Arc<Self>,
+        id: &RequestId,
+        pending: Pending,
+        error: &UpstreamError,
+    ) {
+        if let Purpose::Own(waiting) = pending.purpose {
+            // The waiting task may have given up; then nobody wants to know.
+            let _ = waiting.send(Err(error.clone()));
+            return;
+        }
+        let failure = self.failure_of(error);
+        self.fail(id, pending, Outcome::Error, &failure).await;
+    }
+
+    /// Returns the error that the client is answered with when the upstream fails.
+    /// Where it is not tried again yet, that is why it failed before.
+    pub(super) fn failure_of(&self, error: &UpstreamError) -> RpcError {
+        let is_put_off = *error == UpstreamError::Unreachable { reason: LATER };
+        let cause = self.entry.failure().filter(|_| is_put_off);
+        upstream_failure(self.upstream(), cause.as_ref().unwrap_or(error))
+    }
+
     /// Answers a request with an error of the proxy.
     pub(super) async fn deliver_error(&self, id: &RequestId, error: &RpcError) {
         match Message::from_text(error.to_json(Some(id))) {
@@ -123,7 +148,10 @@ impl Relay {
     pub(in crate::proxy) async fn time_out(self: &Arc<Self>, expired: Vec<(RequestId, Pending)>) {
         let error = RpcError::new(
             RpcErrorCode::UpstreamTimeout,
-            "the upstream did not answer within the deadline",
+            format!(
+                "upstream {}: did not answer within the deadline",
+                self.upstream()
+            ),
         );
         for (id, pending) in expired {
             let is_cancellable = pending.is_counted()
@@ -155,19 +183,20 @@ impl Relay {
 }
 
 /// Returns the error that the client is answered with when the upstream fails.
-pub(in crate::proxy) fn upstream_failure(error: &UpstreamError) -> RpcError {
+pub(in crate::proxy) fn upstream_failure(name: &UpstreamName, error: &UpstreamError) -> RpcError {
     let code = match error {
         UpstreamError::NotStarted { .. }
         | UpstreamError::Unreachable { .. }
         | UpstreamError::Lost { .. }
         | UpstreamError::SessionExpired
         | UpstreamError::Unauthorized { .. }
+        | UpstreamError::Refused { .. }
         | UpstreamError::Status { .. } => RpcErrorCode::UpstreamUnavailable,
         UpstreamError::Garbled { .. }
         | UpstreamError::TooLarge { .. }
         | UpstreamError::NoAnswer => RpcErrorCode::UpstreamGarbled,
     };
-    RpcError::new(code, error.to_string())
+    RpcError::new(code, format!("upstream {name}: {error}"))
 }
 
 /// A request that was taken out of the table and whose end is on its way to the client.

@@ -17,7 +17,7 @@ use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
 use super::Relay;
-use super::completion::{Ending, Response, upstream_failure};
+use super::completion::{Ending, Response};
 use super::guarded::guarded;
 use super::listing::promising;
 use super::offered::is_own;
@@ -85,8 +85,7 @@ impl UpstreamEvents for Events {
         };
         relay.connection.lost(self.generation);
         if !relay.is_closed() {
-            let name = relay.upstream();
-            tracing::warn!(upstream = %name, "upstream {name}: {error}");
+            relay.entry.troubled(&error);
         }
         relay.fail_lost(self.generation, &error).await;
     }
@@ -246,7 +245,7 @@ impl Relay {
         let message = match pending.purpose {
             Purpose::Own(waiting) => {
                 // The waiting task may have given up; then nobody wants the answer.
-                let _ = waiting.send(message);
+                let _ = waiting.send(Ok(message));
                 return None;
             }
             Purpose::Initialize => {
@@ -437,13 +436,10 @@ impl Relay {
     /// Deals with a request that was sent and will not be answered.
     async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
         // Where a transport has no connection of its own, this is how one hears of its end.
-        if let UpstreamError::Unreachable { .. } | UpstreamError::Unauthorized { .. } = error
-            && !self.closing.is_cancelled()
-        {
-            self.entry.failed(error);
-        }
         let again = {
             let mut state = self.state();
+            let is_set_up = (state.pending.get_mut(id)).is_some_and(|it| is_of_set_up(id, it));
+            self.note_trouble(error, is_set_up);
             match state.pending.get_mut(id) {
                 Some(pending)
                     if *error == UpstreamError::SessionExpired
@@ -473,8 +469,7 @@ impl Relay {
         }
         let pending = self.state().pending.remove(id);
         if let Some(pending) = pending {
-            self.fail(id, pending, Outcome::Error, &upstream_failure(error))
-                .await;
+            self.fail_by(id, pending, error).await;
         }
     }
 }

@@ -260,10 +260,13 @@ impl Relay {
         }
         let answer = answer.await;
         inquiry.is_over = true;
-        answer.map_err(|_| {
-            let failure = self.entry.failure().map(|failure| failure.to_string());
-            failure.unwrap_or_else(|| "the upstream did not answer".into())
-        })
+        answer.map_or_else(
+            |_| {
+                let failure = self.entry.failure().map(|failure| failure.to_string());
+                Err(failure.unwrap_or_else(|| "did not answer".into()))
+            },
+            |answer| answer.map_err(|error| error.to_string()),
+        )
     }
 
     /// Makes what these pages offer known, for this session and to the search.

@@ -9,6 +9,7 @@ use riglm_domain::invocation::{CallSession, Outcome};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::tracer::{End, Span};
+use riglm_ports::upstream::UpstreamError;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -46,8 +47,11 @@ pub(crate) enum Purpose {
     /// Anything else: the answer only passes.
     Other,
     /// A request of the proxy itself: the answer goes to the waiting task, not to the client.
-    Own(oneshot::Sender<Message>),
+    Own(oneshot::Sender<OwnAnswer>),
 }
+
+/// What became of a request of the proxy itself.
+pub(crate) type OwnAnswer = Result<Message, UpstreamError>;
 
 /// The row of a call that was opened.
 #[derive(Clone, Debug)]
@@ -166,7 +170,7 @@ impl Pending {
 
     /// Returns a request of the proxy's own; its answer goes to `waiting`.
     pub(crate) fn own(
-        waiting: oneshot::Sender<Message>,
+        waiting: oneshot::Sender<OwnAnswer>,
         message: Message,
         generation: u64,
         started_at: Timestamp,

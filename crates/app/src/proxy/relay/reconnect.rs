@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Relay;
-use super::completion::upstream_failure;
 use super::connection::{Live, SetUp};
 use super::from_upstream::Events;
 use super::params::RequestParams;
@@ -213,6 +212,22 @@ impl Relay {
         }
     }
 
+    /// Notes that a message came to nothing, unless that is because this session ends. The upstream is
+    /// unavailable if nothing reaches it, or if the message was to set a connection up.
+    pub(super) fn note_trouble(&self, error: &UpstreamError, is_set_up: bool) {
+        let is_out_of_reach = matches!(
+            error,
+            UpstreamError::NotStarted { .. }
+                | UpstreamError::Unreachable { .. }
+                | UpstreamError::Unauthorized { .. }
+        );
+        if is_set_up || is_out_of_reach {
+            self.note_failure(error);
+        } else if *error != UpstreamError::SessionExpired && !self.closing.is_cancelled() {
+            self.entry.troubled(error);
+        }
+    }
+
     /// Sets a new connection up, and notes when that takes longer than sessions wait for it.
     async fn set_up(&self, live: &Live) -> Result<(), UpstreamError> {
         let playing_back = self.play_back(live);
@@ -262,9 +277,7 @@ impl Relay {
         tracing::debug!(upstream = %name, "setting up upstream {name} for a session");
         let answer = self.ask(live, initialize, "initialize").await?;
         let Some(result) = answer.single().and_then(|envelope| answer.result(envelope)) else {
-            return Err(UpstreamError::Garbled {
-                reason: "the handshake was refused",
-            });
+            return Err(UpstreamError::refused(&answer));
         };
         self.greeted(result);
         // The client goes on meanwhile: what counts is what it has said by now.
@@ -310,7 +323,7 @@ impl Relay {
             if let Sent::UnderWay(exchange) = live.link.send(message).await? {
                 tokio::spawn(exchange.run);
             }
-            answer.await.map_err(|_| lost())
+            answer.await.unwrap_or_else(|_| Err(lost()))
         };
         let limit = self.shared.limits().handshake_timeout;
         let result = tokio::time::timeout(limit, asked)
@@ -403,14 +416,15 @@ impl Relay {
         message: &Message,
         error: &UpstreamError,
     ) -> Result<(), RpcError> {
-        let failure = upstream_failure(error);
-        tracing::warn!("a message could not be passed on: {error}");
+        let (name, failure) = (self.upstream(), self.failure_of(error));
+        tracing::debug!(upstream = %name, "a message could not be passed on to {name}: {error}");
+        self.note_trouble(error, false);
         let mut has_requests = false;
         for id in message.request_ids() {
             has_requests = true;
             let pending = self.state().pending.remove(id);
             if let Some(pending) = pending {
-                self.fail(id, pending, Outcome::Error, &failure).await;
+                self.fail_by(id, pending, error).await;
             }
         }
         if has_requests { Ok(()) } else { Err(failure) }
@@ -423,9 +437,8 @@ impl Relay {
             state.pending.forget_server();
             state.pending.remove_up_to(generation)
         };
-        let failure = upstream_failure(error);
         for (id, pending) in lost {
-            self.fail(&id, pending, Outcome::Error, &failure).await;
+            self.fail_by(&id, pending, error).await;
         }
     }
 }

@@ -65,9 +65,10 @@ impl ClientSession {
         let answer = answered.await;
         drop(asking);
         answer.map_err(|_| {
-            upstream_failure(&UpstreamError::Lost {
-                reason: "the upstream was taken out of use".into(),
-            })
+            let error = UpstreamError::Lost {
+                reason: "it was taken out of use".into(),
+            };
+            upstream_failure(member.relay.upstream(), &error)
         })
     }
 }

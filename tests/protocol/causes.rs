@@ -1,0 +1,224 @@
+//! Why an upstream cannot be used reaches everybody who asks: the caller, the operator and the log.
+
+use std::time::Duration;
+
+use riglm_tests::client::RawClient;
+use riglm_tests::envelope::string_at;
+use riglm_tests::fixture::Upstream;
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::modern::Meta;
+use riglm_tests::plain_http;
+use riglm_tests::process::{eventually, free_port};
+use riglm_tests::riglm::{Options, Riglm};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use url::Url;
+
+use crate::answers;
+
+/// Upstreams that do not work, what keeps them from it, and what can be done where the cause does not
+/// say so itself.
+const BROKEN: [(&str, &str, &str); 7] = [
+    (
+        "refusing",
+        "connection refused",
+        "check that the server runs",
+    ),
+    ("unresolved", "the name could not be resolved", "`url`"),
+    ("closed", "run riglm login closed", ""),
+    ("failing", "HTTP status 501", "the log of the server"),
+    ("website", "neither JSON nor an event stream", "`url`"),
+    ("missing", "/no/such/program", "`command`"),
+    ("ending", "exit status: 3", ""),
+];
+
+/// Answers every request with this, until the test ends.
+async fn answering(head: &'static str, body: &'static str) -> Url {
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
+    let address = listener.local_addr().expect("the socket has an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 16 * 1024];
+                let _ = stream.read(&mut request).await;
+                let length = body.len();
+                let text = format!(
+                    "HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                let _ = stream.write_all(text.as_bytes()).await;
+            });
+        }
+    });
+    format!("http://{address}/mcp")
+        .parse()
+        .expect("the address is a URL")
+}
+
+struct Scene {
+    riglm: Riglm,
+    control: String,
+    data_dir: TempDir,
+}
+
+impl Scene {
+    async fn start(further: &str) -> Self {
+        let failing = answering("501 Not Implemented", "").await;
+        let website = answering("200 OK\r\ncontent-type: text/html", "<html></html>").await;
+        let locked = answering("401 Unauthorized", "").await;
+        let odd = env!("CARGO_BIN_EXE_odd-server");
+        let configuration = format!(
+            r#"{further}
+[upstreams.works]
+command = ["{odd}", "stdio"]
+[upstreams.refusing]
+url = "http://127.0.0.1:{}/mcp"
+[upstreams.unresolved]
+url = "http://no-such-host.invalid/mcp"
+[upstreams.closed]
+url = "{locked}"
+auth = {{ type = "oauth" }}
+[upstreams.failing]
+url = "{failing}"
+[upstreams.website]
+url = "{website}"
+[upstreams.missing]
+command = ["/no/such/program"]
+[upstreams.ending]
+command = ["sh", "-c", "exit 3"]
+"#,
+            free_port(),
+        );
+        let data_dir = TempDir::new().expect("a temporary folder can be made");
+        let control = format!("127.0.0.1:{}", free_port());
+        let options = Options {
+            arguments: vec!["--control".into(), control.clone()],
+            ..Options::configured(&configuration)
+        };
+        let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+        Self {
+            riglm,
+            control,
+            data_dir,
+        }
+    }
+
+    async fn asked(&self, path: &str) -> Value {
+        let token = std::fs::read_to_string(self.data_dir.path().join("control.token"));
+        let bearer = format!("Bearer {}", token.expect("there is a token").trim());
+        let url = format!("http://{}{path}", self.control);
+        let url = url.parse().expect("the address is a URL");
+        let headers = [("authorization", &*bearer)];
+        let answer = plain_http::exchange(http::Method::GET, &url, &headers, "").await;
+        let answer = answer.unwrap_or_else(|error| panic!("{}", error.0));
+        serde_json::from_str(&answer.body).expect("the answer is JSON")
+    }
+
+    /// Calls a tool of every upstream that does not work; returns what it was told otherwise than it
+    /// should be.
+    async fn call_all(&self, client: &RawClient, is_modern: bool) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (n, (name, cause, _)) in BROKEN.iter().enumerate() {
+            let (id, tool) = ((100 + n).to_string(), format!("{name}__tool"));
+            let call = if is_modern {
+                Meta::default().call(&id, &tool, "{}")
+            } else {
+                call(&id, &tool, "{}")
+            };
+            let answer = client.request(&call).await.text;
+            let told = string_at(&answer, &["error", "message"]).unwrap_or_default();
+            if !(told.contains(cause) && told.starts_with(&format!("upstream {name}: "))) {
+                wrong.push(format!("{name}: {answer}"));
+            }
+        }
+        wrong
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let log = self.riglm.process.output();
+        let lines = log.lines().filter(|line| line.contains("WARN"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+/// Looks at what everybody is told after some sessions of this client.
+async fn causes_reach_everybody(further: &str, revision: Option<&str>) {
+    let scene = Scene::start(further).await;
+    for _ in 0..3 {
+        let client = match revision {
+            Some(_) => scene.riglm.client(answers()),
+            None => RawClient::modern(&scene.riglm.url),
+        };
+        let list = match revision {
+            Some(revision) => {
+                client.initialize(&initialize("0", revision)).await;
+                request("1", "tools/list")
+            }
+            None => Meta::default().request("1", "tools/list", ""),
+        };
+        client.request(&list).await;
+        let wrong = scene.call_all(&client, revision.is_none()).await;
+        assert!(wrong.is_empty(), "calls were told {wrong:#?}");
+    }
+    let health = scene.asked("/health").await;
+    let upstreams = scene.asked("/upstreams").await;
+    for (name, cause, remedy) in BROKEN {
+        let told = health["upstreams"][name].to_string();
+        assert!(
+            told.contains(cause) && told.contains(remedy),
+            "{name}: {told}"
+        );
+        let listed = upstreams["upstreams"]
+            .as_array()
+            .expect("a list of upstreams");
+        let told = listed.iter().find(|upstream| upstream["name"] == name);
+        let told = told.map(Value::to_string).unwrap_or_default();
+        assert!(
+            told.contains(cause) && told.contains(remedy),
+            "{name}: {told}"
+        );
+    }
+    // What is logged may be logged in the background.
+    let all_there = || {
+        BROKEN
+            .iter()
+            .all(|(name, ..)| n_about(&scene.warnings(), name) > 0)
+            .then_some(())
+    };
+    eventually(Duration::from_secs(5), all_there).await;
+    let warnings = scene.warnings();
+    for (name, cause, remedy) in BROKEN {
+        let about: Vec<&String> = warnings
+            .iter()
+            .filter(|line| is_about(line, name))
+            .collect();
+        assert_eq!(about.len(), 1, "{name}: {about:#?}");
+        assert!(
+            about[0].contains(cause) && about[0].contains(remedy),
+            "{}",
+            about[0]
+        );
+    }
+    assert_eq!(warnings.len(), BROKEN.len(), "{warnings:#?}");
+}
+
+fn n_about(warnings: &[String], name: &str) -> usize {
+    warnings.iter().filter(|line| is_about(line, name)).count()
+}
+
+fn is_about(line: &str, name: &str) -> bool {
+    line.contains(&format!("upstream {name} "))
+}
+
+#[tokio::test]
+async fn causes_reach_everybody_behind_clients_of_earlier_revisions() {
+    causes_reach_everybody("", Some("2025-06-18")).await;
+}
+
+#[tokio::test]
+async fn causes_reach_everybody_behind_modern_clients() {
+    causes_reach_everybody("", None).await;
+}
