@@ -35,6 +35,7 @@ mod replicas;
 mod safeguards;
 mod scenarios;
 mod settings;
+mod setups;
 #[expect(dead_code, reason = "the bench compares with replays")]
 #[path = "../agents/lib.rs"]
 mod simulation;

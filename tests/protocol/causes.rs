@@ -9,7 +9,7 @@ use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
 use riglm_tests::plain_http;
 use riglm_tests::process::{eventually, free_port};
-use riglm_tests::riglm::{Options, Riglm};
+use riglm_tests::riglm::{Options, Riglm, rows};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -188,7 +188,10 @@ async fn causes_reach_everybody(further: &str, revision: Option<&str>) {
             .all(|(name, ..)| n_about(&scene.warnings(), name) > 0)
             .then_some(())
     };
-    eventually(Duration::from_secs(5), all_there).await;
+    let is_there = eventually(Duration::from_secs(5), all_there)
+        .await
+        .is_some();
+    assert!(is_there, "{:#?}", scene.warnings());
     let warnings = scene.warnings();
     for (name, cause, remedy) in BROKEN {
         let about: Vec<&String> = warnings
@@ -221,4 +224,52 @@ async fn causes_reach_everybody_behind_clients_of_earlier_revisions() {
 #[tokio::test]
 async fn causes_reach_everybody_behind_modern_clients() {
     causes_reach_everybody("", None).await;
+}
+
+#[tokio::test]
+async fn it_is_known_at_the_start_which_upstreams_answer_and_which_do_not_and_why() {
+    let scene = Scene::start("").await;
+    let is_checked = async || {
+        let health = scene.asked("/health").await;
+        let told = |name: &str| health["upstreams"][name].to_string();
+        let is_broken = |(name, cause, remedy): &(&str, &str, &str)| {
+            let told = told(name);
+            told.contains("\"unavailable\"") && told.contains(cause) && told.contains(remedy)
+        };
+        (told("works").contains("\"available\"") && BROKEN.iter().all(is_broken)).then_some(())
+    };
+    let checked = async {
+        while is_checked().await.is_none() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let checked = tokio::time::timeout(Duration::from_secs(30), checked).await;
+    assert!(checked.is_ok(), "{}", scene.asked("/health").await);
+    let ready = scene.asked("/health/ready").await;
+    assert_eq!(ready["ready"], true, "{ready}");
+    let log = scene.riglm.process.output();
+    assert!(log.contains("upstream works answers: "), "{log}");
+    let sessions = rows(scene.data_dir.path(), &["sessions", "--json"]).await;
+    assert!(sessions.is_empty(), "{sessions:?}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_comes_up_later_is_available_without_a_client() {
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let gate = data_dir.path().join("gate");
+    let configuration = format!(
+        "[limits]\nhandshake_timeout = \"1s\"\n\
+         [upstreams.late]\ncommand = [\"{}\", \"stdio\", \"--gate\", \"{}\"]\n",
+        env!("CARGO_BIN_EXE_odd-server"),
+        gate.display()
+    );
+    let options = Options::configured(&configuration);
+    let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+    let said = |text: &str| riglm.process.output().contains(text).then_some(());
+    let is_down = || said("upstream late is unavailable");
+    let is_down = eventually(Duration::from_secs(20), is_down).await;
+    assert!(is_down.is_some(), "{}", riglm.process.output());
+    std::fs::write(&gate, "").expect("the gate can be opened");
+    let is_up = eventually(Duration::from_mins(1), || said("upstream late answers: ")).await;
+    assert!(is_up.is_some(), "{}", riglm.process.output());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{integer_at, raw_at};
-use riglm_tests::fixture::Transport;
+use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::plain_http;
 use riglm_tests::process::{command_line, descendants, eventually, is_alive, survivors};
@@ -190,16 +190,47 @@ async fn a_stdio_server_that_died_is_started_again_for_the_same_session() {
     }
 }
 
+/// Returns the command lines of the servers that a proxy runs.
+fn servers_of(riglm: &Riglm) -> Vec<String> {
+    let processes = descendants(riglm.process.pid()).into_iter();
+    let commands = processes.map(command_line);
+    commands
+        .filter(|command| command.contains("odd-server"))
+        .collect()
+}
+
 #[tokio::test]
-async fn a_proxy_without_clients_starts_no_server() {
+async fn a_proxy_without_clients_keeps_no_server_after_its_check() {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
     let riglm = Riglm::serve(&odd_over_stdio(), data_dir.path(), &Options::default()).await;
-    let servers: Vec<String> = descendants(riglm.process.pid())
-        .into_iter()
-        .map(command_line)
-        .filter(|command| command.contains("odd-server"))
-        .collect();
-    assert_eq!(servers, Vec::<String>::new());
+    let is_checked = || riglm.process.output().contains(" answers: ").then_some(());
+    let is_checked = eventually(GRACE, is_checked).await.is_some();
+    assert!(is_checked, "{}", riglm.process.output());
+    let is_ended = || servers_of(&riglm).is_empty().then_some(());
+    let is_ended = eventually(GRACE, is_ended).await.is_some();
+    assert!(is_ended, "{:?}", servers_of(&riglm));
+}
+
+#[tokio::test]
+async fn a_proxy_without_clients_starts_no_server_that_is_not_to_be_checked() {
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let configuration = format!(
+        "[upstreams.alone]\ncommand = [\"{odd}\", \"stdio\"]\nhealth_check = false\n\
+         [upstreams.checked]\ncommand = [\"{odd}\", \"stdio\"]\n"
+    );
+    let options = Options::configured(&configuration);
+    let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
+    let is_checked = || {
+        riglm
+            .process
+            .output()
+            .contains("checked answers: ")
+            .then_some(())
+    };
+    let is_checked = eventually(GRACE, is_checked).await.is_some();
+    let log = riglm.process.output();
+    assert!(is_checked && !log.contains("alone answers"), "{log}");
 }
 
 #[tokio::test]

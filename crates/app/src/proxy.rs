@@ -8,6 +8,7 @@
 //! where there are several upstreams (`member`).
 
 mod caller;
+mod checking;
 mod client_description;
 mod escape;
 mod floods;

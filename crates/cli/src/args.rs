@@ -10,10 +10,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_prediction::Strategy;
-use riglm_domain::id::SessionId;
+use riglm_domain::id::{SessionId, UpstreamName};
 use riglm_domain::listing::ListPolicyName;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
@@ -36,6 +37,26 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Checks what the options of a command line cannot say of each other.
+    ///
+    /// # Errors
+    ///
+    /// Returns the wrong usage: `--name` without exactly one upstream.
+    pub fn checked(self) -> Result<Self, clap::Error> {
+        let Command::Serve(serve) = &self.command else {
+            return Ok(self);
+        };
+        let n_upstreams = serve.upstream.len() + usize::from(!serve.command.is_empty());
+        if serve.name.is_none() || n_upstreams == 1 {
+            return Ok(self);
+        }
+        let text = "--name names the one upstream of the command line: give one --upstream URL or \
+                    -- COMMAND with it";
+        Err(Self::command().error(ErrorKind::ArgumentConflict, text))
+    }
 }
 
 /// What to do.
@@ -134,6 +155,9 @@ pub struct ServeArgs {
     /// An MCP server to proxy, by its URL; may be given several times
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<String>,
+    /// The name of the upstream of this command line; otherwise it is made of its program or host
+    #[arg(long, value_name = "NAME", value_parser = upstream_name)]
+    pub name: Option<String>,
     /// How the tools are chosen that a list shows
     #[arg(long, value_name = "STRATEGY",
         value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str))
@@ -155,6 +179,12 @@ fn control_address(text: &str) -> Result<ControlAddress, String> {
         "off" => Ok(ControlAddress::Off),
         text => address(text).map(ControlAddress::At),
     }
+}
+
+/// Checks the name of an upstream.
+fn upstream_name(text: &str) -> Result<String, String> {
+    let name = UpstreamName::parse(text).map_err(|error| error.to_string())?;
+    Ok(name.into())
 }
 
 impl ServeArgs {
@@ -179,6 +209,7 @@ impl ServeArgs {
             policy: self.policy.clone(),
             profile: self.profile.clone(),
             upstream,
+            name: self.name.clone(),
             ..self.places.overrides()
         }
     }
@@ -376,13 +407,11 @@ pub struct ConfigShowArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn serve(arguments: &[&str]) -> Result<Overrides, clap::Error> {
         let all = ["riglm", "serve"].iter().chain(arguments);
-        match Cli::try_parse_from(all)?.command {
+        match Cli::try_parse_from(all)?.checked()?.command {
             Command::Serve(arguments) => Ok(arguments.overrides()),
             other => panic!("not serve: {other:?}"),
         }
@@ -423,6 +452,16 @@ mod tests {
             vec!["--control", "on"],
             vec!["--stdio", "--listen", "127.0.0.1:1"],
             vec!["--upstream", "http://a/mcp", "--", "prog"],
+            vec!["--name", "a"],
+            vec!["--name", "a b", "--", "prog"],
+            vec![
+                "--name",
+                "a",
+                "--upstream",
+                "http://a/mcp",
+                "--upstream",
+                "http://b/mcp",
+            ],
         ] {
             let error = serve(&wrong).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{wrong:?}");

@@ -17,6 +17,7 @@ mod recommend;
 mod replay;
 mod serve;
 mod sessions;
+mod start_notes;
 mod table;
 mod tune;
 mod unused;

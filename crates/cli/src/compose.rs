@@ -72,6 +72,8 @@ use weights::weights_from;
 pub struct Core {
     /// The proxy.
     pub proxy: Arc<Proxy>,
+    /// The address of the control server, where there is one.
+    pub control: Option<SocketAddr>,
     upstreams: Arc<Upstreams>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
@@ -188,9 +190,10 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         keys: &keys,
     };
     let parts = parts.into_parts(config);
-    start_control(&config.control, parts, &operating, &tasks).await?;
+    let control = start_control(&config.control, parts, &operating, &tasks).await?;
     Ok(Core {
         proxy,
+        control,
         upstreams,
         storage,
         recorder,
@@ -318,6 +321,9 @@ pub async fn start(config: Config, following: Option<Following>) -> anyhow::Resu
     };
     let address = server.address();
     core.tasks.spawn(server.serve(core.stop.clone()));
+    let (proxy, stop) = (Arc::clone(&core.proxy), core.stop.clone());
+    core.tasks
+        .spawn(async move { proxy.check_upstreams(&stop).await });
     Ok(Running { core, address })
 }
 
@@ -326,6 +332,12 @@ impl Running {
     #[must_use]
     pub fn mcp_url(&self) -> String {
         format!("http://{}/mcp", self.address)
+    }
+
+    /// Returns the address of the control server, where there is one.
+    #[must_use]
+    pub fn control(&self) -> Option<SocketAddr> {
+        self.core.control
     }
 
     /// Lets requests in flight end, then ends everything.

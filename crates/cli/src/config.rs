@@ -20,6 +20,7 @@ mod recommend;
 mod root;
 mod safeguards;
 mod search;
+mod server_name;
 mod show;
 mod source;
 mod spellings;

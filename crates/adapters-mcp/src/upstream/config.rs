@@ -57,6 +57,9 @@ pub struct UpstreamConfig {
     pub max_connections: usize,
     /// What becomes of changes of its tools.
     pub tool_changes: ToolChanges,
+    /// Whether it is checked at the start, and again while it does not answer. A check of a program
+    /// starts it.
+    pub health_check: bool,
 }
 
 /// What becomes of changes of the tools of an upstream.
@@ -149,6 +152,7 @@ impl Default for UpstreamConfig {
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
             max_connections: DEFAULT_MAX_CONNECTIONS,
             tool_changes: ToolChanges::default(),
+            health_check: true,
         }
     }
 }
@@ -180,6 +184,7 @@ impl fmt::Debug for UpstreamConfig {
             .field("idle_timeout", &self.idle_timeout)
             .field("max_connections", &self.max_connections)
             .field("tool_changes", &self.tool_changes)
+            .field("health_check", &self.health_check)
             .finish()
     }
 }

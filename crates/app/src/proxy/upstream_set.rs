@@ -10,6 +10,7 @@ use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
 
+use super::checking::CheckPlan;
 use super::known_params::KnownParams;
 use super::relay::connection::LATER;
 use super::slots::Slots;
@@ -58,6 +59,8 @@ pub struct UpstreamOptions {
     pub idle_timeout: Duration,
     /// The most connections at once, where each is a process of its own; `None` for any number.
     pub max_connections: Option<usize>,
+    /// Whether [`Proxy::check_upstreams`](super::Proxy::check_upstreams) checks it.
+    pub health_check: bool,
 }
 
 impl Default for UpstreamOptions {
@@ -66,6 +69,7 @@ impl Default for UpstreamOptions {
             unavailable: Unavailable::Hide,
             idle_timeout: Duration::from_mins(5),
             max_connections: Some(128),
+            health_check: true,
         }
     }
 }
@@ -120,6 +124,7 @@ pub(super) struct UpstreamEntry {
     n_left_out: AtomicU64,
     observer: Arc<dyn Observer>,
     pub(super) tool_sets: ToolSets,
+    pub(super) checks: CheckPlan,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -143,6 +148,7 @@ impl UpstreamEntry {
             n_left_out: AtomicU64::new(0),
             observer,
             tool_sets: ToolSets::default(),
+            checks: CheckPlan::default(),
         }
     }
 
@@ -258,6 +264,16 @@ impl UpstreamEntry {
     pub(super) fn failure(&self) -> Option<UpstreamError> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.failure.clone()
+    }
+
+    /// Returns whether nobody knows if it answers, or it did not, and no session is connecting to it.
+    pub(super) fn wants_check(&self) -> bool {
+        let (was_used, is_down) = {
+            let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            (health.was_used, health.failure.is_some())
+        };
+        let is_wanted = self.upstream.options.health_check && (!was_used || is_down);
+        is_wanted && self.slots.n_taken() == 0
     }
 
     /// Returns how the upstream is doing.

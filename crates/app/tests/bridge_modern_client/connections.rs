@@ -89,10 +89,10 @@ async fn a_request_is_unanswered_when_the_handshake_fails_and_the_next_tries_ane
         .upstream
         .reply_to("initialize", r#""error":{"code":-32602,"message":"m"}"#);
     scene.request("1", LIST, "", "").await;
-    let Report::Unanswered(id, UpstreamError::Garbled { .. }) = scene.next().await else {
-        panic!("a refused handshake is reported");
-    };
-    assert_eq!(id, RequestId::Number("1".into()));
+    let reason = "m (code -32602)".into();
+    let refusal = UpstreamError::Refused { reason };
+    let expected = Report::Unanswered(RequestId::Number("1".into()), refusal);
+    assert_eq!(scene.next().await, expected);
     let refused = UpstreamError::Unreachable { reason: "r" };
     scene.upstream.refuse_connection(refused.clone());
     scene.request("2", LIST, "", "").await;

@@ -40,6 +40,7 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
                 unavailable: Unavailable::Hide,
                 idle_timeout: Duration::from_mins(5),
                 max_connections: None,
+                health_check: true,
             },
             fingerprint: String::new(),
             approvals: None,

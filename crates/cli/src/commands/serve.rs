@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::hangup::Hangup;
+use super::start_notes::StartNotes;
 use crate::compose::{self, Following};
 use crate::config::{Downstream, Loaded, Watch};
-use crate::output::note;
 
 /// Serves until SIGTERM, SIGINT, the end of its terminal or, over standard input and output, the
 /// end of the input. SIGHUP has the configuration loaded again.
@@ -36,6 +36,7 @@ pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
         }
     };
     let config = loaded.config.clone();
+    let file = watch.source().file();
     let following = Some(Following {
         loaded,
         watch,
@@ -43,14 +44,27 @@ pub(super) async fn run(loaded: Loaded, watch: Watch) -> anyhow::Result<()> {
     });
     match config.downstream {
         Downstream::Http => {
-            let running = compose::start(config, following).await?;
-            note(&format!("listening on {}", running.mcp_url()));
+            let running = compose::start(config.clone(), following).await?;
+            let notes = StartNotes {
+                config: &config,
+                file: file.as_deref(),
+                control: running.control(),
+                url: Some(&running.mcp_url()),
+            };
+            notes.write();
             stopped.await;
             running.shutdown().await;
             Ok(())
         }
         Downstream::Stdio => {
             let core = compose::build(&config, following).await?;
+            let notes = StartNotes {
+                config: &config,
+                file: file.as_deref(),
+                control: core.control,
+                url: None,
+            };
+            notes.write();
             let profile = config.profile;
             // Who started the process is the client: there is nobody else to be.
             let visitor = Visitor {

@@ -1,5 +1,7 @@
 //! The control server: what it tells, who may do what, and its socket.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -23,6 +25,7 @@ use riglm_app::settings::Settings;
 use riglm_app::tracking::Recorder;
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock as _;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -32,6 +35,9 @@ use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::{Sources, Telemetry};
 use crate::config::Config;
+
+/// How many ports after the default one are tried where that is in use.
+const N_PORTS: u16 = 32;
 
 /// What the control server tells of.
 pub(super) struct ControlSources<'a> {
@@ -120,10 +126,10 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
         UpstreamCondition::Unavailable {
             reason: state.reason,
         }
-    } else if state.n_connections == 0 {
-        UpstreamCondition::Unused
-    } else {
+    } else if state.was_used {
         UpstreamCondition::Available
+    } else {
+        UpstreamCondition::Unused
     };
     UpstreamHealth {
         name: state.name.as_str().into(),
@@ -154,33 +160,47 @@ fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
     })
 }
 
-/// Starts the control server, if there is to be one.
+/// Starts the control server, if there is to be one, and returns its address.
 pub(super) async fn start_control(
     control: &ControlConfig,
     parts: ControlParts,
     stop: &CancellationToken,
     tasks: &TaskTracker,
-) -> anyhow::Result<()> {
-    let ControlAddress::At(address) = control.address else {
-        return Ok(());
+) -> anyhow::Result<Option<SocketAddr>> {
+    let ControlAddress::At(wanted) = control.address else {
+        return Ok(None);
     };
-    let listener = match tokio::net::TcpListener::bind(address).await {
-        Ok(listener) => listener,
-        // Several proxies on one machine, one for each client, are the normal case: the first one
-        // has the default address. An address that somebody chose must be had.
-        Err(error) if control.address == ControlConfig::default().address => {
-            tracing::warn!("no control server: failed to listen on {address}: {error}");
-            return Ok(());
+    let is_chosen = control.address != ControlConfig::default().address;
+    let listener = match TcpListener::bind(wanted).await {
+        // Several proxies on one machine, one for each client, are the normal case: each takes the
+        // next address that is free. An address that somebody chose must be had.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !is_chosen => {
+            let Some(next) = next_free(wanted).await else {
+                tracing::warn!(
+                    "no control server: ports {} to {} are in use",
+                    wanted.port(),
+                    wanted.port() + N_PORTS
+                );
+                return Ok(None);
+            };
+            next
         }
-        Err(error) => {
-            return Err(error).with_context(|| format!("failed to listen on {address}"));
-        }
+        bound => bound.with_context(|| format!("failed to listen on {wanted}"))?,
     };
-    tasks.spawn(riglm_adapters_http::serve(
-        listener,
-        control.clone(),
-        parts,
-        stop.clone(),
-    ));
-    Ok(())
+    let address = listener
+        .local_addr()
+        .context("failed to read the control address")?;
+    let serving = riglm_adapters_http::serve(listener, control.clone(), parts, stop.clone());
+    tasks.spawn(serving);
+    Ok(Some(address))
+}
+
+/// Listens on the first free port after one that is in use.
+async fn next_free(used: SocketAddr) -> Option<TcpListener> {
+    for port in used.port() + 1..=used.port() + N_PORTS {
+        if let Ok(listener) = TcpListener::bind((used.ip(), port)).await {
+            return Some(listener);
+        }
+    }
+    None
 }

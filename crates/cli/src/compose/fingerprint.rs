@@ -68,6 +68,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         idle_timeout,
         max_connections,
         tool_changes,
+        health_check,
     } = config;
     let headers: Vec<(&str, &str)> = headers
         .iter()
@@ -85,6 +86,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         idle_timeout,
         max_connections,
         tool_changes,
+        health_check,
     );
     format!("{texts} {numbers:?}")
 }

@@ -101,6 +101,7 @@ impl Upstreams {
                 max_connections: config
                     .bounds_connections()
                     .then_some(config.max_connections),
+                health_check: config.health_check,
             },
             fingerprint,
             approvals: (config.tool_changes == ToolChanges::Hold)

@@ -8,12 +8,10 @@ use riglm_adapters_http::ControlAddress;
 use riglm_adapters_prediction::Strategy;
 
 use super::Downstream;
+use super::server_name::{name_of_command, names_of_urls};
 
 /// Where values come from that are set here.
 pub(super) const ORIGIN: &str = "command line";
-
-/// The longest part of a host that becomes a name: names of tools follow it.
-const MAX_HOST_CHARS: usize = 32;
 
 /// What the command line says about the configuration.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +34,8 @@ pub struct Overrides {
     pub profile: Option<String>,
     /// The upstreams, which replace all configured ones.
     pub upstream: Option<UpstreamChoice>,
+    /// The name of the only upstream of them, in place of one that is made of its program or host.
+    pub name: Option<String>,
 }
 
 /// The upstreams named on the command line.
@@ -79,70 +79,34 @@ impl Overrides {
             layer.insert("filtering".into(), value(ValueKind::Table(filtering)));
         }
         if let Some(upstream) = &self.upstream {
-            let (key, upstream) = upstream.layer();
-            layer.insert(key.into(), upstream);
+            let upstreams = upstream.by_name(self.name.as_deref());
+            layer.insert("upstreams".into(), value(ValueKind::Table(upstreams)));
         }
         layer
     }
 }
 
 impl UpstreamChoice {
-    fn layer(&self) -> (&'static str, Value) {
-        match self {
+    /// Returns the section of each upstream; `name` is that of the only one.
+    fn by_name(&self, name: Option<&str>) -> Map<String, Value> {
+        let (names, sections) = match self {
             Self::Command(command) => {
-                let command = command.iter().cloned().map(leaf).collect();
+                let command_line = command.iter().cloned().map(leaf).collect();
+                let command_line = value(ValueKind::Array(command_line));
                 (
-                    "upstream",
-                    section("command", value(ValueKind::Array(command))),
+                    vec![name_of_command(command)],
+                    vec![section("command", command_line)],
                 )
             }
-            Self::Urls(urls) => match urls.as_slice() {
-                [url] => ("upstream", section("url", leaf(url.clone()))),
-                several => {
-                    let upstreams = names_of(several).into_iter().zip(several);
-                    let upstreams =
-                        upstreams.map(|(name, url)| (name, section("url", leaf(url.clone()))));
-                    let upstreams = ValueKind::Table(upstreams.collect());
-                    ("upstreams", value(upstreams))
-                }
-            },
+            Self::Urls(urls) => {
+                let sections = urls.iter().map(|url| section("url", leaf(url.clone())));
+                (names_of_urls(urls), sections.collect())
+            }
+        };
+        match name {
+            Some(name) => std::iter::once(name.to_owned()).zip(sections).collect(),
+            None => names.into_iter().zip(sections).collect(),
         }
-    }
-}
-
-/// Returns a name for each address, made of its host; what would repeat a name gets a number.
-fn names_of(urls: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::with_capacity(urls.len());
-    for url in urls {
-        let host = host_of(url);
-        let numbered = (2..).map(|n| format!("{host}-{n}"));
-        let mut free = std::iter::once(host.clone())
-            .chain(numbered)
-            .filter(|name| !names.contains(name));
-        // There are more numbers than addresses.
-        names.extend(free.next());
-    }
-    names
-}
-
-/// Returns the host of an address in the characters that a name may have.
-fn host_of(url: &str) -> String {
-    let parsed = url::Url::parse(url.strip_prefix("sse+").unwrap_or(url));
-    let host = parsed
-        .ok()
-        .and_then(|url| url.host_str().map(str::to_owned));
-    let name: String = host
-        .unwrap_or_default()
-        .split(|character: char| !character.is_ascii_alphanumeric())
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("-");
-    let cut: String = name.chars().take(MAX_HOST_CHARS).collect();
-    let cut = cut.trim_end_matches('-');
-    if cut.is_empty() {
-        "upstream".into()
-    } else {
-        cut.to_ascii_lowercase()
     }
 }
 
@@ -156,31 +120,4 @@ fn leaf(text: String) -> Value {
 
 fn value(kind: ValueKind) -> Value {
     Value::new(Some(&ORIGIN.to_owned()), kind)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_named_by_their_hosts_and_every_name_is_another_one() {
-        let urls = [
-            "https://Mcp.Example.com/a",
-            "http://127.0.0.1:3001/mcp",
-            "sse+http://127.0.0.1:3002/sse",
-            "http://127.0.0.1:3003/mcp",
-            "http://[::1]:80/mcp",
-            "no address",
-        ];
-        let names = names_of(&urls.map(str::to_owned));
-        let expected = [
-            "mcp-example-com",
-            "127-0-0-1",
-            "127-0-0-1-2",
-            "127-0-0-1-3",
-            "1",
-            "upstream",
-        ];
-        assert_eq!(names, expected);
-    }
 }

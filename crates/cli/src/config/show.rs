@@ -295,6 +295,7 @@ mod tests {
         };
         let mut defaults = vec![
             "connect_timeout",
+            "health_check",
             "idle_timeout",
             "isolation",
             "max_connections",
