@@ -43,11 +43,8 @@ const INITIALIZE: &str = concat!(
 /// What follows a handshake that was answered.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// What a server said of itself.
-struct Greeting {
-    /// Its name, version and protocol revision, as far as it said them, for people.
-    description: String,
-}
+/// How a server answered the handshake: the JSON text of its result.
+struct Greeting(String);
 
 /// When an upstream is checked next.
 #[derive(Debug, Default)]
@@ -119,8 +116,11 @@ impl Proxy {
         let checked = handshake(&entry, &principal, limit).await;
         let name = entry.name();
         match checked {
-            Ok(Greeting { description }) => {
+            Ok(greeting) => {
                 entry.succeeded();
+                // Handshakes of sessions need not wait for what is known.
+                entry.catalog.hello(&greeting.0);
+                let description = greeting.description();
                 let took_ms = started_at.elapsed().as_millis();
                 tracing::info!(
                     upstream = %name,
@@ -175,7 +175,7 @@ async fn ask(
         let Some(result) = result else {
             return Err(UpstreamError::refused(&answer));
         };
-        let greeting = Greeting::read(result);
+        let greeting = Greeting(result.to_owned());
         let initialized =
             Message::from_text(INITIALIZED.into()).expect("the notification is a message");
         if let Sent::UnderWay(exchange) = link.send(initialized).await? {
@@ -195,7 +195,10 @@ async fn ask(
 }
 
 impl Greeting {
-    fn read(result: &str) -> Self {
+    /// Returns the name, the version and the protocol revision of the server, as far as it said them, for
+    /// people.
+    fn description(&self) -> String {
+        let result = &self.0;
         let text = |within: Option<&str>, key: &str| -> Option<String> {
             serde_json::from_str(member(within?, key)?).ok()
         };
@@ -207,12 +210,10 @@ impl Greeting {
             None => name,
         });
         let known: Vec<String> = name.into_iter().chain(revision).map(cut).collect();
-        Self {
-            description: if known.is_empty() {
-                "a server that does not say its name".into()
-            } else {
-                known.join(", ")
-            },
+        if known.is_empty() {
+            "a server that does not say its name".into()
+        } else {
+            known.join(", ")
         }
     }
 }
