@@ -133,8 +133,12 @@ fn name_of_program(program: &str) -> String {
     speaking.unwrap_or_else(|| UNKNOWN.into())
 }
 
-/// Returns a name for each address, made of its host; what would repeat a name gets a number.
+/// Returns a name for each address, made of its host; what would repeat a name gets a number. The only
+/// address is also named by its port, where it has one: servers on one machine differ in nothing else.
 pub(super) fn names_of_urls(urls: &[String]) -> Vec<String> {
+    if let [url] = urls {
+        return vec![host_and_port_of(url)];
+    }
     let mut taken = BTreeSet::new();
     let mut names = Vec::with_capacity(urls.len());
     for url in urls {
@@ -148,10 +152,21 @@ pub(super) fn names_of_urls(urls: &[String]) -> Vec<String> {
 }
 
 fn host_of(url: &str) -> String {
-    let parsed = url::Url::parse(url.strip_prefix("sse+").unwrap_or(url));
-    let host = parsed.ok().and_then(|url| url.host_str().map(plain));
+    let host = parsed(url).and_then(|url| url.host_str().map(plain));
     host.filter(|host| !host.is_empty())
         .unwrap_or_else(|| UNKNOWN.into())
+}
+
+fn host_and_port_of(url: &str) -> String {
+    let host = host_of(url);
+    match parsed(url).and_then(|url| url.port()) {
+        Some(port) => format!("{host}-{port}"),
+        None => host,
+    }
+}
+
+fn parsed(url: &str) -> Option<url::Url> {
+    url::Url::parse(url.strip_prefix("sse+").unwrap_or(url)).ok()
 }
 
 fn file_name(path: &str) -> &str {
@@ -270,5 +285,17 @@ mod tests {
             "upstream",
         ];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_single_address_is_named_by_its_host_and_port() {
+        for (url, name) in [
+            ("http://localhost:3001/mcp", "localhost-3001"),
+            ("https://mcp.example.com/mcp", "mcp-example-com"),
+            ("https://mcp.example.com:443/mcp", "mcp-example-com"),
+            ("no address", "upstream"),
+        ] {
+            assert_eq!(names_of_urls(&[url.to_owned()]), [name], "{url}");
+        }
     }
 }
