@@ -3,6 +3,7 @@
 mod browser;
 mod calls;
 mod config;
+mod control_port;
 mod data;
 mod db;
 mod demo;
@@ -12,14 +13,16 @@ mod hangup;
 mod lists;
 mod login;
 mod model;
-mod moment;
+pub(crate) mod moment;
 mod recommend;
 mod replay;
 mod serve;
 mod sessions;
 mod table;
+mod tools;
 mod tune;
 mod unused;
+mod upstreams;
 
 use anyhow::Context;
 use serde_json::json;
@@ -85,6 +88,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
+            if arguments.follow {
+                return wait_for(calls::follow(&config, &arguments));
+            }
             let empty = if arguments.count {
                 Empty::Printed("0".into())
             } else {
@@ -95,6 +101,19 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                 empty,
                 calls::run(&config, &arguments),
             ))
+        }
+        Command::Tools(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            let empty = Empty::of(arguments.store.json, &json!([]));
+            wait_for(unless_unused(
+                &config,
+                empty,
+                tools::run(&config, &arguments),
+            ))
+        }
+        Command::Upstreams(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            wait_for(upstreams::run(&config, &arguments))
         }
         Command::Db(command) => {
             let config = loaded(&command.store().places.overrides())?;
