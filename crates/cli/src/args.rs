@@ -341,11 +341,22 @@ pub struct DeleteArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Load and check the configuration, and print ok
-    Check(Places),
+    Check(ConfigCheckArgs),
     /// Print every key with its value and where that comes from, without secrets
     Show(ConfigShowArgs),
     /// Read a key for auth.keys from standard input and print its sha256: form
     HashKey,
+}
+
+/// Options of `config check`.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigCheckArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `config show`.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::invocation::{
-    CallState, CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, PastCall, ToolSource,
+    CallState, CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, PastCall,
+    ToolSource,
 };
 use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, StoreError};
@@ -249,7 +250,10 @@ macro_rules! by_index {
     ($filter:expr, $statement:ident, $sqlite:literal, $postgres:literal) => {
         match ($filter.session, &$filter.tool) {
             (None, None) => {
-                $statement!(concat!("WHERE true", $sqlite), concat!("WHERE true", $postgres))
+                $statement!(
+                    concat!("WHERE true", $sqlite),
+                    concat!("WHERE true", $postgres)
+                )
             }
             (Some(_), None) => $statement!(
                 concat!("WHERE session = unhex(?1 ->> 0, '-')", $sqlite),
@@ -267,7 +271,10 @@ macro_rules! by_index {
             // The plus keeps the planner from the index of the tool, which is the longer one to
             // walk.
             (Some(_), Some(_)) => $statement!(
-                concat!("WHERE session = unhex(?1 ->> 0, '-') AND +tool = ?1 ->> 1", $sqlite),
+                concat!(
+                    "WHERE session = unhex(?1 ->> 0, '-') AND +tool = ?1 ->> 1",
+                    $sqlite
+                ),
                 concat!(
                     "WHERE session = ($1::jsonb ->> 0)::uuid AND tool = $1::jsonb ->> 1",
                     $postgres

@@ -136,7 +136,10 @@ const COLUMNS: [Column; 7] = [
 
 /// Returns the calls as a table for people.
 pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
-    table(&COLUMNS, calls.iter().map(|call| row(call).into()).collect())
+    table(
+        &COLUMNS,
+        calls.iter().map(|call| row(call).into()).collect(),
+    )
 }
 
 /// Returns the cells of a call.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use riglm_adapters_storage::{open_reader, unused_place};
+use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::insight::{Insight, UpstreamUse};
 use riglm_domain::id::UpstreamName;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::control_port::{Answer, ask};
 use super::table::{Column, foreign, table};
+use super::unused::why_unused;
 use crate::args::UpstreamsArgs;
 use crate::config::Config;
 use crate::output::{note, print, printable};
@@ -26,14 +27,23 @@ const UNKNOWN: &str = "unknown";
 
 /// Prints the upstreams that are configured, that a running proxy has, or of which something is recorded.
 pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::Result<()> {
-    let recorded = recorded(config, arguments.days).await?;
+    let recorded = match recorded(config, arguments.days).await {
+        Ok(recorded) => Some(recorded),
+        Err(error) => {
+            note(&printable(&format!(
+                "what is recorded cannot be read: {error:#}"
+            )));
+            None
+        }
+    };
     let answer = ask(config, "/upstreams").await;
     let configured = config.upstreams().unwrap_or_default().iter();
-    let configured = configured.map(|upstream| (upstream.name.clone(), upstream.config.transport()));
+    let configured =
+        configured.map(|upstream| (upstream.name.clone(), upstream.config.transport()));
     let upstreams = joined(configured.collect(), recorded, &answer);
     match answer {
         Answer::Said(_) => {}
-        Answer::NotRunning(why) => note(&printable(&format!("riglm is not running: {why}"))),
+        Answer::NotRunning(why) => note(&printable(&format!("no proxy is running: {why}"))),
         Answer::Unknown(why) => note(&printable(&format!(
             "whether upstreams are reached is not known: {why}"
         ))),
@@ -55,10 +65,8 @@ async fn recorded(
     config: &Config,
     days: u32,
 ) -> anyhow::Result<BTreeMap<UpstreamName, UpstreamUse>> {
-    if let Some(place) = unused_place(&config.storage, &config.data_dir).await? {
-        note(&printable(&format!(
-            "nothing is recorded yet: there is no database at {place}"
-        )));
+    if let Some(text) = why_unused(config).await? {
+        note(&text);
         return Ok(BTreeMap::new());
     }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
@@ -74,7 +82,8 @@ struct Line {
     name: UpstreamName,
     /// How it is reached, where it is configured.
     transport: Option<Transport>,
-    recorded: UpstreamUse,
+    /// What is recorded of it; `None` where that cannot be read.
+    recorded: Option<UpstreamUse>,
     state: String,
     /// What the running proxy says of it.
     live: Option<Value>,
@@ -83,7 +92,7 @@ struct Line {
 /// Returns all upstreams: those of the configuration in its order, then the others by name.
 fn joined(
     configured: Vec<(UpstreamName, Transport)>,
-    mut recorded: BTreeMap<UpstreamName, UpstreamUse>,
+    recorded: Option<BTreeMap<UpstreamName, UpstreamUse>>,
     answer: &Answer,
 ) -> Vec<Line> {
     let absent = match answer {
@@ -101,7 +110,8 @@ fn joined(
         }
     }
     let is_configured = |name: &UpstreamName| configured.iter().any(|(known, _)| known == name);
-    let mut others: Vec<UpstreamName> = (recorded.keys().chain(live.keys()))
+    let mut others: Vec<UpstreamName> = (recorded.iter().flat_map(BTreeMap::keys))
+        .chain(live.keys())
         .filter(|name| !is_configured(name))
         .cloned()
         .collect();
@@ -116,7 +126,7 @@ fn joined(
         let state = (live.as_ref()).and_then(|live| live["state"].as_str());
         Line {
             state: state.unwrap_or(absent).to_owned(),
-            recorded: recorded.remove(&name).unwrap_or_default(),
+            recorded: (recorded.as_ref()).map(|all| all.get(&name).cloned().unwrap_or_default()),
             transport,
             live,
             name,
@@ -127,14 +137,15 @@ fn joined(
 
 impl Line {
     fn as_json(&self) -> Value {
+        let recorded = self.recorded.as_ref();
         json!({
             "upstream": self.name,
             "configured": self.transport.is_some(),
             "transport": self.transport.map(Transport::as_str),
             "state": self.state,
-            "tools": self.recorded.n_tools,
-            "calls": self.recorded.n_calls,
-            "errors": self.recorded.n_failed,
+            "tools": recorded.map(|all| all.n_tools),
+            "calls": recorded.map(|all| all.n_calls),
+            "errors": recorded.map(|all| all.n_failed),
             "live": self.live,
         })
     }
@@ -157,15 +168,19 @@ fn as_table(upstreams: &[Line]) -> String {
         Column::Text("REASON"),
     ];
     let rows = upstreams.iter().map(|line| {
+        let number = |of: fn(&UpstreamUse) -> u64| {
+            let recorded = line.recorded.as_ref();
+            recorded.map_or_else(|| "-".to_owned(), |recorded| of(recorded).to_string())
+        };
         vec![
             line.name.to_string(),
             (line.transport)
                 .map_or("not configured", Transport::as_str)
                 .to_owned(),
             foreign(&line.state.replace('_', " ")),
-            line.recorded.n_tools.to_string(),
-            line.recorded.n_calls.to_string(),
-            line.recorded.n_failed.to_string(),
+            number(|recorded| recorded.n_tools),
+            number(|recorded| recorded.n_calls),
+            number(|recorded| recorded.n_failed),
             line.reason(),
         ]
     });
@@ -190,11 +205,11 @@ mod tests {
             ..UpstreamUse::default()
         };
         let recorded = BTreeMap::from([(name("files"), used.clone()), (name("gone"), used)]);
-        let lines = joined(configured, recorded, answer).into_iter();
+        let lines = joined(configured, Some(recorded), answer).into_iter();
         lines
             .map(|line| {
                 let is_configured = line.transport.is_some();
-                let n_tools = line.recorded.n_tools;
+                let n_tools = line.recorded.map_or(0, |recorded| recorded.n_tools);
                 (line.name.to_string(), is_configured, line.state, n_tools)
             })
             .collect()
@@ -212,9 +227,8 @@ mod tests {
             ("ad-hoc", false, "available", 0),
             ("gone", false, "not_served", 3),
         ];
-        let expected = expected.map(|(name, configured, state, n)| {
-            (name.to_owned(), configured, state.to_owned(), n)
-        });
+        let expected = expected
+            .map(|(name, configured, state, n)| (name.to_owned(), configured, state.to_owned(), n));
         assert_eq!(states(&Answer::Said(said)), expected);
     }
 

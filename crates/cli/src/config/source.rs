@@ -48,7 +48,8 @@ impl ConfigSource {
     }
 
     /// Returns the path of the configuration file, whichever that is now.
-    pub(super) fn file(&self) -> Option<PathBuf> {
+    #[must_use]
+    pub fn file(&self) -> Option<PathBuf> {
         ConfigFile::locate(self.overrides.file.as_deref(), &self.surroundings)
     }
 

@@ -4,9 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::id::{
-    ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId,
-};
+use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::invocation::{CallState, InvocationSummary, PastCall};
 
 use super::StoreError;

@@ -256,7 +256,11 @@ async fn assert_fitting(store: &impl UsageStore, filter: &InvocationFilter, expe
     let newest: Vec<_> = (newest.iter())
         .map(|call| call.invocation.sequence)
         .collect();
-    assert_eq!(newest, expected[expected.len().saturating_sub(1)..], "{filter:?}");
+    assert_eq!(
+        newest,
+        expected[expected.len().saturating_sub(1)..],
+        "{filter:?}"
+    );
 }
 
 /// Only calls of the upstream, from the moment on, and in the state that the filter names are read and
@@ -277,7 +281,11 @@ pub async fn calls_are_told_apart_by_upstream_moment_and_state(store: &impl Usag
         call.upstream = upstream.clone();
         let ended = outcome.map(|outcome| Record::CallClosed(end(&call, outcome)));
         let opened = Record::CallOpened(call);
-        apply(store, &[opened].into_iter().chain(ended).collect::<Vec<_>>()).await;
+        apply(
+            store,
+            &[opened].into_iter().chain(ended).collect::<Vec<_>>(),
+        )
+        .await;
     }
     let all = InvocationFilter::default();
     let ended = |outcome| Some(CallState::Ended(outcome));

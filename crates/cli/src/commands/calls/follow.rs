@@ -234,3 +234,160 @@ impl<'a> Followed<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use riglm_domain::canonical::KeyedHasher;
+    use riglm_domain::id::{SessionId, UpstreamName};
+    use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+    use riglm_domain::principal::Principal;
+    use riglm_domain::record::Record;
+    use riglm_ports::analytics::RecordSink as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    /// A store, and a call `millis` milliseconds after the beginning of the scene.
+    struct Scene {
+        store: Store,
+        began: Timestamp,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Scene {
+        async fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let storage = riglm_adapters_storage::StorageConfig::default();
+            let store = open_reader(&storage, directory.path(), &SystemClock).await;
+            Self {
+                store: store.unwrap(),
+                began: SystemClock.now(),
+                _directory: directory,
+            }
+        }
+
+        fn call(&self, millis: u8, tool: &str) -> Invocation {
+            let started_at = self.began + Duration::from_millis(millis.into());
+            Invocation {
+                id: InvocationId::new(started_at, [millis; 10]),
+                session: SessionId::new(self.began, [9; 10]),
+                principal: Principal::local(),
+                upstream: UpstreamName::parse("notes").unwrap(),
+                tool: tool.into(),
+                arguments_hash: KeyedHasher::new(&[0; 32]).hash_text("x"),
+                arguments: None,
+                started_at,
+                sequence: millis.into(),
+                source: ToolSource::Shown,
+                request_bytes: 100,
+                continues: None,
+                work_session: None,
+                list_epoch: None,
+                context: None,
+            }
+        }
+
+        async fn apply(&self, records: &[Record]) {
+            self.store.apply(records).await.unwrap();
+        }
+    }
+
+    fn opened(call: &Invocation) -> Record {
+        Record::CallOpened(call.clone())
+    }
+
+    fn closed(call: &Invocation, outcome: Outcome) -> Record {
+        Record::CallClosed(InvocationEnd {
+            id: call.id,
+            outcome,
+            duration_us: 5,
+            wait_us: 0,
+            response_bytes: 1,
+            result: None,
+        })
+    }
+
+    fn arguments(more: &[&str]) -> CallsArgs {
+        let all = ["riglm", "calls", "--follow"].iter().chain(more);
+        match Cli::try_parse_from(all).unwrap().command {
+            Command::Calls(arguments) => arguments,
+            other => panic!("not calls: {other:?}"),
+        }
+    }
+
+    fn positions(calls: &[InvocationSummary]) -> Vec<u64> {
+        calls.iter().map(|call| call.invocation.sequence).collect()
+    }
+
+    #[tokio::test]
+    async fn a_call_is_printed_once_when_it_ended() {
+        let scene = Scene::new().await;
+        let [over, late, next] = [1, 2, 3].map(|n| scene.call(n, "add"));
+        scene
+            .apply(&[opened(&over), closed(&over, Outcome::Ok), opened(&late)])
+            .await;
+        let arguments = arguments(&[]);
+        let mut followed = Followed::new(&arguments);
+        assert_eq!(
+            positions(&followed.recorded(&scene.store).await.unwrap()),
+            [1]
+        );
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        scene.apply(&[opened(&next)]).await;
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        scene
+            .apply(&[closed(&next, Outcome::Ok), closed(&late, Outcome::Error)])
+            .await;
+        assert_eq!(
+            positions(&followed.news(&scene.store).await.unwrap()),
+            [2, 3]
+        );
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        // A row of another process that shares the database may come a moment later.
+        let earlier = scene.call(0, "add");
+        scene
+            .apply(&[opened(&earlier), closed(&earlier, Outcome::Ok)])
+            .await;
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), [0]);
+    }
+
+    #[tokio::test]
+    async fn calls_in_flight_are_printed_when_they_begin_if_they_are_asked_for() {
+        let scene = Scene::new().await;
+        let [first, second] = [1, 2].map(|n| scene.call(n, "add"));
+        scene.apply(&[opened(&first)]).await;
+        let arguments = arguments(&["--outcome", "in-flight"]);
+        let mut followed = Followed::new(&arguments);
+        assert_eq!(
+            positions(&followed.recorded(&scene.store).await.unwrap()),
+            [1]
+        );
+        scene
+            .apply(&[closed(&first, Outcome::Ok), opened(&second)])
+            .await;
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), [2]);
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+    }
+
+    #[tokio::test]
+    async fn only_calls_that_are_meant_are_printed() {
+        let scene = Scene::new().await;
+        let arguments = arguments(&["--tool", "notes__add", "--outcome", "error"]);
+        let mut followed = Followed::new(&arguments);
+        assert_eq!(
+            positions(&followed.recorded(&scene.store).await.unwrap()),
+            []
+        );
+        let made = [
+            (1, "add", Outcome::Error),
+            (2, "add", Outcome::Ok),
+            (3, "list", Outcome::Error),
+        ];
+        for (n, tool, outcome) in made {
+            let call = scene.call(n, tool);
+            scene.apply(&[opened(&call), closed(&call, outcome)]).await;
+        }
+        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), [1]);
+    }
+}
