@@ -464,6 +464,71 @@ fn with_a_json_log_wrong_usage_is_told_in_json_too() {
 }
 
 #[test]
+fn a_database_server_that_cannot_be_reached_is_told_once() {
+    let directory = temporary();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let file = format!(
+        "storage.backend = 'postgres'\nstorage.postgres.url = 'postgres://me:hunter2@127.0.0.1:{port}/usage'\n"
+    );
+    std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
+    let expected = format!(
+        "riglm: failed to open the database usage at 127.0.0.1:{port} as me: Connection refused (os \
+         error 111)\n"
+    );
+    for arguments in [
+        &["calls"][..],
+        &["calls", "--follow"],
+        &["sessions"],
+        &["tools"],
+        &["lists"],
+        &["recommend", "x"],
+        &["replay", "--from-store"],
+        &["experiment", "status"],
+        &["tune", "--history"],
+        &["db", "status"],
+        &["data", "export", "--client", "x"],
+    ] {
+        let output = riglm(directory.path(), arguments, "");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(stderr(&output), expected, "{arguments:?}");
+    }
+    // Which upstreams are configured can be said all the same.
+    let output = riglm(directory.path(), &["upstreams"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("Connection refused"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn statements_of_the_database_are_no_events_of_level_debug() {
+    let directory = temporary();
+    std::fs::write(
+        directory.path().join("riglm.toml"),
+        "logging.level = 'debug'\n",
+    )
+    .unwrap();
+    let hello = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+        r#""capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_notes","arguments":{}}}"#,
+        "\n",
+    );
+    let serve = ["serve", "--stdio", "--control", "off", "--data-dir", "data"];
+    let server = ["--", PROGRAM, "__demo-server", "notes"];
+    let output = riglm(directory.path(), &[&serve[..], &server].concat(), hello);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let log = stderr(&output);
+    assert!(log.contains("DEBUG"), "{log}");
+    assert!(!log.contains("sqlx") && !log.contains("SELECT"), "{log}");
+}
+
+#[test]
 fn recommendations_are_measured_with_other_words() {
     let directory = temporary();
     let catalog = r#"{"id":"m__send","server":"m","name":"send_mail","description":"Sends mail","input_schema":{}}"#;

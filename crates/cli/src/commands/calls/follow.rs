@@ -316,8 +316,10 @@ mod tests {
         }
     }
 
-    fn positions(calls: &[InvocationSummary]) -> Vec<u64> {
-        calls.iter().map(|call| call.invocation.sequence).collect()
+    /// Asserts that the calls have these positions.
+    fn assert_positions(calls: &[InvocationSummary], expected: &[u64]) {
+        let found = calls.iter().map(|call| call.invocation.sequence);
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[tokio::test]
@@ -329,27 +331,21 @@ mod tests {
             .await;
         let arguments = arguments(&[]);
         let mut followed = Followed::new(&arguments);
-        assert_eq!(
-            positions(&followed.recorded(&scene.store).await.unwrap()),
-            [1]
-        );
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        assert_positions(&followed.recorded(&scene.store).await.unwrap(), &[1]);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
         scene.apply(&[opened(&next)]).await;
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
         scene
             .apply(&[closed(&next, Outcome::Ok), closed(&late, Outcome::Error)])
             .await;
-        assert_eq!(
-            positions(&followed.news(&scene.store).await.unwrap()),
-            [2, 3]
-        );
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[2, 3]);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
         // A row of another process that shares the database may come a moment later.
         let earlier = scene.call(0, "add");
         scene
             .apply(&[opened(&earlier), closed(&earlier, Outcome::Ok)])
             .await;
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), [0]);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[0]);
     }
 
     #[tokio::test]
@@ -359,15 +355,12 @@ mod tests {
         scene.apply(&[opened(&first)]).await;
         let arguments = arguments(&["--outcome", "in-flight"]);
         let mut followed = Followed::new(&arguments);
-        assert_eq!(
-            positions(&followed.recorded(&scene.store).await.unwrap()),
-            [1]
-        );
+        assert_positions(&followed.recorded(&scene.store).await.unwrap(), &[1]);
         scene
             .apply(&[closed(&first, Outcome::Ok), opened(&second)])
             .await;
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), [2]);
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), []);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[2]);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[]);
     }
 
     #[tokio::test]
@@ -375,10 +368,7 @@ mod tests {
         let scene = Scene::new().await;
         let arguments = arguments(&["--tool", "notes__add", "--outcome", "error"]);
         let mut followed = Followed::new(&arguments);
-        assert_eq!(
-            positions(&followed.recorded(&scene.store).await.unwrap()),
-            []
-        );
+        assert_positions(&followed.recorded(&scene.store).await.unwrap(), &[]);
         let made = [
             (1, "add", Outcome::Error),
             (2, "add", Outcome::Ok),
@@ -388,6 +378,6 @@ mod tests {
             let call = scene.call(n, tool);
             scene.apply(&[opened(&call), closed(&call, outcome)]).await;
         }
-        assert_eq!(positions(&followed.news(&scene.store).await.unwrap()), [1]);
+        assert_positions(&followed.news(&scene.store).await.unwrap(), &[1]);
     }
 }
