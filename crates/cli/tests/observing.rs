@@ -1,4 +1,8 @@
 //! What operators see of a proxy: calls as they are filtered and followed, tools, upstreams.
+#![expect(
+    clippy::unwrap_used,
+    reason = "what the tests share fails the test that uses it"
+)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

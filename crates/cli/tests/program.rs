@@ -474,8 +474,7 @@ fn a_database_server_that_cannot_be_reached_is_told_once() {
     );
     std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
     let expected = format!(
-        "riglm: failed to open the database usage at 127.0.0.1:{port} as me: Connection refused (os \
-         error 111)\n"
+        "riglm: failed to open the database usage at 127.0.0.1:{port} as me: Connection refused"
     );
     for arguments in [
         &["calls"][..],
@@ -492,7 +491,9 @@ fn a_database_server_that_cannot_be_reached_is_told_once() {
     ] {
         let output = riglm(directory.path(), arguments, "");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert_eq!(stderr(&output), expected, "{arguments:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with(&expected), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
     }
     // Which upstreams are configured can be said all the same.
     let output = riglm(directory.path(), &["upstreams"], "");

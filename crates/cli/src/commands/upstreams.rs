@@ -38,9 +38,10 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
     };
     let answer = ask(config, "/upstreams").await;
     let configured = config.upstreams().unwrap_or_default().iter();
-    let configured =
-        configured.map(|upstream| (upstream.name.clone(), upstream.config.transport()));
-    let upstreams = joined(configured.collect(), recorded, &answer);
+    let configured: Vec<(UpstreamName, Transport)> = configured
+        .map(|upstream| (upstream.name.clone(), upstream.config.transport()))
+        .collect();
+    let upstreams = joined(&configured, recorded.as_ref(), &answer);
     match answer {
         Answer::Said(_) => {}
         Answer::NotRunning(why) => note(&printable(&format!("no proxy is running: {why}"))),
@@ -91,8 +92,8 @@ struct Line {
 
 /// Returns all upstreams: those of the configuration in its order, then the others by name.
 fn joined(
-    configured: Vec<(UpstreamName, Transport)>,
-    recorded: Option<BTreeMap<UpstreamName, UpstreamUse>>,
+    configured: &[(UpstreamName, Transport)],
+    recorded: Option<&BTreeMap<UpstreamName, UpstreamUse>>,
     answer: &Answer,
 ) -> Vec<Line> {
     let absent = match answer {
@@ -100,17 +101,21 @@ fn joined(
         Answer::NotRunning(_) => NOT_RUNNING,
         Answer::Unknown(_) => UNKNOWN,
     };
-    let mut live = BTreeMap::new();
+    let mut live: BTreeMap<UpstreamName, Value> = BTreeMap::new();
     if let Answer::Said(said) = answer {
-        for one in said["upstreams"].as_array().into_iter().flatten() {
-            let name = one["name"].as_str().map(UpstreamName::parse);
-            if let Some(Ok(name)) = name {
+        let all = said.iter().filter_map(|said| said["upstreams"].as_array());
+        for one in all.flatten() {
+            let Some(Ok(name)) = one["name"].as_str().map(UpstreamName::parse) else {
+                continue;
+            };
+            // Of several proxies one may have used it, and others not yet.
+            if live.get(&name).is_none_or(|known| rank(one) > rank(known)) {
                 live.insert(name, one.clone());
             }
         }
     }
     let is_configured = |name: &UpstreamName| configured.iter().any(|(known, _)| known == name);
-    let mut others: Vec<UpstreamName> = (recorded.iter().flat_map(BTreeMap::keys))
+    let mut others: Vec<UpstreamName> = (recorded.into_iter().flat_map(BTreeMap::keys))
         .chain(live.keys())
         .filter(|name| !is_configured(name))
         .cloned()
@@ -126,13 +131,22 @@ fn joined(
         let state = (live.as_ref()).and_then(|live| live["state"].as_str());
         Line {
             state: state.unwrap_or(absent).to_owned(),
-            recorded: (recorded.as_ref()).map(|all| all.get(&name).cloned().unwrap_or_default()),
+            recorded: recorded.map(|all| all.get(&name).cloned().unwrap_or_default()),
             transport,
             live,
             name,
         }
     });
     lines.collect()
+}
+
+/// Returns how much the state of an upstream says, as a running proxy tells it.
+fn rank(live: &Value) -> u8 {
+    match live["state"].as_str() {
+        Some("available") => 2,
+        Some("unavailable") => 1,
+        _ => 0,
+    }
 }
 
 impl Line {
@@ -196,7 +210,7 @@ mod tests {
     }
 
     fn states(answer: &Answer) -> Vec<(String, bool, String, u64)> {
-        let configured = vec![
+        let configured = [
             (name("web"), Transport::StreamableHttp),
             (name("files"), Transport::Stdio),
         ];
@@ -205,7 +219,7 @@ mod tests {
             ..UpstreamUse::default()
         };
         let recorded = BTreeMap::from([(name("files"), used.clone()), (name("gone"), used)]);
-        let lines = joined(configured, Some(recorded), answer).into_iter();
+        let lines = joined(&configured, Some(&recorded), answer).into_iter();
         lines
             .map(|line| {
                 let is_configured = line.transport.is_some();
@@ -221,6 +235,10 @@ mod tests {
             {"name": "web", "state": "unavailable", "reason": "refused"},
             {"name": "ad-hoc", "state": "available"},
         ]});
+        let other = json!({"upstreams": [
+            {"name": "web", "state": "unused"},
+            {"name": "ad-hoc", "state": "unavailable"},
+        ]});
         let expected = [
             ("web", true, "unavailable", 0),
             ("files", true, "not_served", 3),
@@ -229,7 +247,7 @@ mod tests {
         ];
         let expected = expected
             .map(|(name, configured, state, n)| (name.to_owned(), configured, state.to_owned(), n));
-        assert_eq!(states(&Answer::Said(said)), expected);
+        assert_eq!(states(&Answer::Said(vec![said, other])), expected);
     }
 
     #[test]
@@ -237,7 +255,7 @@ mod tests {
         for (answer, state) in [
             (Answer::NotRunning(String::new()), "not_running"),
             (Answer::Unknown(String::new()), "unknown"),
-            (Answer::Said(json!("else")), "not_served"),
+            (Answer::Said(vec![json!("else")]), "not_served"),
         ] {
             let states = states(&answer);
             assert_eq!(states.len(), 3);
