@@ -107,6 +107,13 @@ impl ControlSecret {
     pub fn digest(&self) -> Result<KeyDigest, KeyDigestError> {
         KeyDigest::parse(self.0.expose_secret())
     }
+
+    /// Returns the token or key itself; `None` where its digest is configured.
+    #[must_use]
+    pub fn plain(&self) -> Option<&str> {
+        let text = self.0.expose_secret();
+        (!KeyDigest::is_digest(text)).then_some(text)
+    }
 }
 
 impl PartialEq for ControlSecret {

@@ -1,5 +1,6 @@
 //! From configuration to the ports: a store that writes, or one that only reads.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,15 +122,20 @@ pub async fn open(
 ///
 /// # Errors
 ///
-/// Returns [`StoreError::Open`] when `data_dir` does not exist, without creating anything, and
-/// when the database cannot be reached or used, [`StoreError::Damaged`] for a damaged file, and
+/// Returns [`StoreError::Open`] when the database is a file and `data_dir` does not exist, without
+/// creating anything, and when the database cannot be reached or used, [`StoreError::Damaged`] for a damaged file, and
 /// the other errors of [`open`].
 pub async fn open_reader(
     storage: &StorageConfig,
     data_dir: &Path,
     clock: &dyn Clock,
 ) -> Result<Store, StoreError> {
-    std::fs::read_dir(data_dir).map_err(opening(data_dir))?;
+    let looked = std::fs::read_dir(data_dir).map(drop);
+    match (storage.backend, looked) {
+        // The rows are elsewhere, and no proxy of this machine left a spool.
+        (Backend::Postgres, Err(error)) if error.kind() == ErrorKind::NotFound => {}
+        (_, looked) => looked.map_err(opening(data_dir))?,
+    }
     // What dead runs wrote may have been promised to survive the loss of power, and their spool goes.
     let store = open_store(storage, data_dir, Durability::Power).await?;
     spool::import(&spool_dir(data_dir), &store, clock.now()).await?;

@@ -69,17 +69,33 @@ pub fn control_token(data_dir: &Path) -> Result<String, StoreError> {
         let digits = random()?.map(|byte| format!("{byte:02x}")).concat();
         create(&path, format!("{digits}\n").as_bytes())?;
     }
-    let file = File::open(&path).map_err(opening(&path))?;
-    if private_file::is_shared(&file).map_err(opening(&path))? {
-        return Err(opening(&path)(KeyError::Shared));
+    read_token(&path)
+}
+
+/// Returns the token in `data_dir` that callers of the control server present; `None` when there is none.
+/// Nothing is created.
+///
+/// # Errors
+///
+/// Returns the errors of [`control_token`].
+pub fn existing_control_token(data_dir: &Path) -> Result<Option<String>, StoreError> {
+    let path = data_dir.join(TOKEN_FILE_NAME);
+    let is_there = path.try_exists().map_err(opening(&path))?;
+    is_there.then(|| read_token(&path)).transpose()
+}
+
+fn read_token(path: &Path) -> Result<String, StoreError> {
+    let file = File::open(path).map_err(opening(path))?;
+    if private_file::is_shared(&file).map_err(opening(path))? {
+        return Err(opening(path)(KeyError::Shared));
     }
     let mut text = String::new();
     file.take(MAX_TOKEN_BYTES)
         .read_to_string(&mut text)
-        .map_err(opening(&path))?;
+        .map_err(opening(path))?;
     let token = text.trim();
     if token.is_empty() {
-        return Err(opening(&path)(KeyError::NoText));
+        return Err(opening(path)(KeyError::NoText));
     }
     Ok(token.to_owned())
 }
@@ -151,6 +167,16 @@ mod tests {
             std::fs::set_permissions(&path, permissions(0o640)).unwrap();
             assert!(refusal().contains("0600"), "{}", refusal());
         }
+    }
+
+    #[test]
+    fn a_token_is_read_only_where_there_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().join("new");
+        assert_eq!(existing_control_token(&data_dir).unwrap(), None);
+        assert!(!data_dir.exists());
+        let made = control_token(&data_dir).unwrap();
+        assert_eq!(existing_control_token(&data_dir).unwrap(), Some(made));
     }
 
     #[test]

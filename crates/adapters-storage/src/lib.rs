@@ -29,7 +29,7 @@ pub use config::{
 pub use connect::{Storage, open, open_reader};
 pub use erase::{Erased, erase};
 pub use inspect::{Inspection, inspect, migrate, unused_place};
-pub use key::{control_token, keyed_hasher};
+pub use key::{control_token, existing_control_token, keyed_hasher};
 pub use spool::{SpoolJournal, SpoolOptions};
 pub use store::Store;
 pub use unrecorded::NoJournal;

@@ -13,11 +13,14 @@ use std::sync::Arc;
 
 use riglm_adapters_storage::{
     Backend, Durability, SpoolJournal, SpoolOptions, StorageConfig, Store, inspect, migrate,
+    open_reader,
 };
 use riglm_domain::record::Record;
-use riglm_ports::analytics::{Journal as _, RecordSink as _, StoreError};
+use riglm_ports::analytics::{
+    InvocationFilter, InvocationRepository as _, Journal as _, RecordSink as _, StoreError,
+};
 use riglm_ports::contract::scene::{call, moment, run, session};
-use riglm_ports::fake::MemoryStore;
+use riglm_ports::fake::{ManualClock, MemoryStore};
 use sqlx::{Connection as _, SqliteConnection};
 
 /// Returns what is in a directory, by name.
@@ -134,6 +137,14 @@ async fn a_look_at_a_server_names_it_without_credentials() {
     let store = Store::postgres(schema.config());
     used(&store).await;
     store.close().await;
+    // Another machine has no data directory: there is no spool, and none is made.
+    let nowhere = dir.path().join("missing");
+    let reader = open_reader(&config, &nowhere, &ManualClock::default()).await;
+    let reader = reader.unwrap();
+    let all = InvocationFilter::default();
+    assert_eq!(reader.count(&all).await.unwrap(), 2);
+    reader.close().await;
+    assert!(!nowhere.exists());
     let look = inspect(&config, dir.path()).await.unwrap();
     assert_eq!((look.n_sessions, look.n_calls), (Some(1), Some(2)));
     assert!(

@@ -44,7 +44,7 @@ async fn a_million_calls_of_one_session_are_kept_counted_and_purged() {
     }
     let of_session = InvocationFilter {
         session: Some(session.id),
-        tool: None,
+        ..InvocationFilter::default()
     };
     assert_eq!(store.count(&of_session).await.unwrap(), N_CALLS);
     let newest = store.invocations(&of_session, 3).await.unwrap();

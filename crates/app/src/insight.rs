@@ -20,7 +20,7 @@ use riglm_ports::analytics::{
 use riglm_ports::clock::Clock;
 
 pub use timeline::{Timeline, TimelineEntry};
-pub use tools::{KnownTool, ToolInsight, Which};
+pub use tools::{KnownTool, ToolInsight, UpstreamUse, UsedTool, Which};
 
 /// What is read. One store is all of them.
 pub trait InsightStore:

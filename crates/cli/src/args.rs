@@ -3,6 +3,8 @@
 mod eval;
 mod experiment;
 mod model;
+mod moment;
+mod observed;
 mod replay;
 mod tune;
 
@@ -27,6 +29,8 @@ pub use eval::{
     FusionChoice, HistoryChoice,
 };
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
+pub use moment::Moment;
+pub use observed::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
 pub use replay::{ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
 
@@ -72,6 +76,10 @@ pub enum Command {
     Recommend(RecommendArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
+    /// List the tools that upstreams listed, with what became of their calls
+    Tools(ToolsArgs),
+    /// List the upstreams, and whether a running proxy reaches them
+    Upstreams(UpstreamsArgs),
     /// Log in to an upstream that wants OAuth, in a browser
     Login(LoginArgs),
     /// Show the proxy at work between a built-in client and built-in servers
@@ -269,29 +277,6 @@ pub struct ListsArgs {
     pub limit: u32,
 }
 
-/// Options of `calls`.
-#[derive(Clone, Debug, Args)]
-pub struct CallsArgs {
-    /// Where configuration and data lie.
-    #[command(flatten)]
-    pub places: Places,
-    /// Print a JSON array
-    #[arg(long)]
-    pub json: bool,
-    /// Print how many calls there are and nothing else
-    #[arg(long, conflicts_with = "json")]
-    pub count: bool,
-    /// Only calls of this session
-    #[arg(long, value_name = "ID")]
-    pub session: Option<SessionId>,
-    /// Only calls of this tool, by its own name or the one that clients see
-    #[arg(long, value_name = "NAME")]
-    pub tool: Option<String>,
-    /// The most calls to list; the newest ones are listed
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: u32,
-}
-
 /// Options of `login`.
 #[derive(Clone, Debug, Args)]
 pub struct LoginArgs {
@@ -387,11 +372,22 @@ pub struct DeleteArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Load and check the configuration, and print ok
-    Check(Places),
+    Check(ConfigCheckArgs),
     /// Print every key with its value and where that comes from, without secrets
     Show(ConfigShowArgs),
     /// Read a key for auth.keys from standard input and print its sha256: form
     HashKey,
+}
+
+/// Options of `config check`.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigCheckArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `config show`.

@@ -3,6 +3,7 @@
 mod browser;
 mod calls;
 mod config;
+mod control_port;
 mod data;
 mod db;
 mod demo;
@@ -12,24 +13,27 @@ mod hangup;
 mod lists;
 mod login;
 mod model;
-mod moment;
+pub(crate) mod moment;
 mod recommend;
 mod replay;
 mod serve;
 mod sessions;
 mod start_notes;
 mod table;
+mod tools;
 mod tune;
 mod unused;
+mod upstreams;
 
 use anyhow::Context;
+use riglm_ports::analytics::Deleted;
 use serde_json::json;
 
 use crate::args::{Cli, Command, DataCommand, ExperimentCommand};
 use crate::config::{Config, ConfigError, LogFormat, Overrides, Surroundings, Watch, load};
 use crate::output::write_json_remarks;
 
-use self::unused::{Empty, unless_unused};
+use self::unused::{Empty, if_used, unless_unused};
 use crate::{demo as demo_servers, telemetry};
 
 /// Does what the command line asks for.
@@ -86,6 +90,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Calls(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
+            if arguments.follow {
+                return wait_for(calls::follow(&config, &arguments));
+            }
             let empty = if arguments.count {
                 Empty::Printed("0".into())
             } else {
@@ -96,6 +103,19 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                 empty,
                 calls::run(&config, &arguments),
             ))
+        }
+        Command::Tools(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            let empty = Empty::of(arguments.store.json, &json!([]));
+            wait_for(unless_unused(
+                &config,
+                empty,
+                tools::run(&config, &arguments),
+            ))
+        }
+        Command::Upstreams(arguments) => {
+            let config = loaded(&arguments.store.places.overrides())?;
+            wait_for(upstreams::run(&config, &arguments))
         }
         Command::Db(command) => {
             let config = loaded(&command.store().places.overrides())?;
@@ -115,12 +135,19 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                         experiment::run(&config, &command),
                     ))
                 }
-                ExperimentCommand::Stop(_) => wait_for(experiment::run(&config, &command)),
+                ExperimentCommand::Stop(_) => {
+                    wait_for(if_used(&config, experiment::run(&config, &command)))
+                }
             }
         }
         Command::Eval(command) => {
             let config = loaded(&command.places().overrides())?;
-            wait_for(eval::run(&config, &command))
+            match eval::empty(&command) {
+                Some(empty) => {
+                    wait_for(unless_unused(&config, empty, eval::run(&config, &command)))
+                }
+                None => wait_for(eval::run(&config, &command)),
+            }
         }
         Command::Replay(arguments) => {
             let config = loaded(&arguments.places.overrides())?;
@@ -137,7 +164,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Tune(arguments) => {
             let config = loaded(&arguments.store.places.overrides())?;
             if arguments.rollback.is_some() {
-                return wait_for(tune::run(&config, &arguments));
+                return wait_for(if_used(&config, tune::run(&config, &arguments)));
             }
             let empty = Empty::of(arguments.store.json, &tune::empty(&arguments));
             wait_for(unless_unused(
@@ -153,7 +180,12 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                     let work = data::run(&config, &command);
                     wait_for(unless_unused(&config, Empty::Remarked, work))
                 }
-                DataCommand::Delete(_) => wait_for(data::run(&config, &command)),
+                DataCommand::Delete(arguments) => {
+                    data::confirm(arguments)?;
+                    let json = data::deleted_as_json(&Deleted::default(), true);
+                    let empty = Empty::of(arguments.store.json, &json);
+                    wait_for(unless_unused(&config, empty, data::run(&config, &command)))
+                }
             }
         }
         Command::Model(command) => {

@@ -4,6 +4,8 @@
 //! `RIGLM__SECTION__KEY` variables of the environment, the command line. Each section is a struct of the crate that reads it; this
 //! module gathers them. Nothing else in riglm reads the environment.
 
+use std::path::PathBuf;
+
 mod auth;
 mod environment;
 mod error;
@@ -34,13 +36,17 @@ mod upstreams;
 mod validation;
 mod watch;
 
-/// Returns the form that the log is to have where the command line, which might name another file,
-/// cannot be read.
+/// Returns the form that the log is to have where the command line cannot be read, but for the file that
+/// it names.
 #[must_use]
-pub fn log_format() -> LogFormat {
+pub fn log_format(file: Option<PathBuf>) -> LogFormat {
     let surroundings = Surroundings::of_process();
     surroundings.map_or(LogFormat::Pretty, |surroundings| {
-        ConfigSource::new(Overrides::default(), surroundings).log_format()
+        let overrides = Overrides {
+            file,
+            ..Overrides::default()
+        };
+        ConfigSource::new(overrides, surroundings).log_format()
     })
 }
 

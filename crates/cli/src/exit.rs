@@ -1,6 +1,8 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 
 use std::error::Error;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use riglm_adapters_mcp::upstream::{LoginError, UpstreamConfigError};
@@ -25,16 +27,28 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let is_serve = std::env::args_os()
-        .nth(1)
-        .is_some_and(|command| command == "serve");
-    if is_serve && config::log_format() == LogFormat::Json {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let is_serve = (arguments.first()).is_some_and(|command| command == "serve");
+    if is_serve && config::log_format(named_file(&arguments)) == LogFormat::Json {
         write_json_remarks();
         failure(error.to_string().trim_end());
     } else {
         let _ = error.print();
     }
     ExitCode::from(WRONG_USAGE)
+}
+
+/// Returns the configuration file that a command line names which cannot be read as a whole.
+fn named_file(arguments: &[OsString]) -> Option<PathBuf> {
+    let own = arguments.split(|argument| argument == "--").next()?;
+    let separate = own.iter().position(|argument| argument == "--config");
+    if let Some(position) = separate {
+        return own.get(position + 1).map(PathBuf::from);
+    }
+    let joined = own
+        .iter()
+        .filter_map(|argument| argument.to_str()?.strip_prefix("--config="));
+    joined.map(PathBuf::from).next()
 }
 
 /// Writes an error with its causes to standard error, and returns the exit code that it stands
@@ -70,6 +84,19 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_found_on_a_command_line_that_is_wrong() {
+        let named = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            named_file(&arguments)
+        };
+        let file = Some(PathBuf::from("a.toml"));
+        assert_eq!(named(&["serve", "--odd", "--config", "a.toml"]), file);
+        assert_eq!(named(&["serve", "--config=a.toml", "--odd"]), file);
+        assert_eq!(named(&["serve", "--", "--config", "a.toml"]), None);
+        assert_eq!(named(&["serve", "--config"]), None);
+    }
 
     #[test]
     fn a_wrong_configuration_is_told_from_a_failure() {

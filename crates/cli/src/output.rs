@@ -15,15 +15,22 @@ use riglm_ports::clock::Clock as _;
 ///
 /// Returns any other failure to write.
 pub fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    let written = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.write_all(b"\n"))
-        .and_then(|()| stdout.flush());
-    match written {
+    match print_line(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
+}
+
+/// Writes `text` and a line feed to standard output.
+///
+/// # Errors
+///
+/// Returns any failure to write, that of a reader that has gone away too.
+pub fn print_line(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()
 }
 
 /// Whether remarks are written as JSON.

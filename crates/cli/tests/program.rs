@@ -201,6 +201,7 @@ fn wrong_usage_and_configuration_end_with_2_and_say_why() {
         (&["calls", "--limit", "0"], "--limit"),
         (&["calls", "--session", "x"], "not a UUID"),
         (&["fly"], "fly"),
+        (&["replay"], "--from-store"),
         (&["data", "delete", "--client", "x"], "give --yes"),
         (&["data", "export"], "--client"),
         (&["db", "purge", "--older-than", "0"], "--older-than"),
@@ -270,18 +271,285 @@ fn variables_of_the_environment_take_part() {
 #[test]
 fn before_the_first_start_commands_say_that_nothing_is_recorded_and_where_they_looked() {
     let directory = temporary();
-    let output = riglm(directory.path(), &["calls", "--data-dir", "none"], "");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = format!("{}{}", stdout(&output), stderr(&output));
-    assert!(said.contains("nothing is recorded yet"), "{said}");
-    assert!(said.contains("none"), "{said}");
-    let json = riglm(
+    let id = "019b7ca9-8f2e-7909-8909-090909090909";
+    let place = "nothing is recorded yet: there is no database at none/riglm.db";
+    for (arguments, code, json) in [
+        (&["calls"][..], 0, Some("[]")),
+        (&["sessions"], 0, Some("[]")),
+        (&["tools"], 0, Some("[]")),
+        (&["upstreams"], 0, Some("[]")),
+        (&["lists"], 0, None),
+        (&["lists", "--session", id], 0, Some("[]")),
+        (&["recommend", "x"], 0, None),
+        (&["replay", "--from-store"], 0, None),
+        (&["eval", "recommend"], 0, None),
+        (&["experiment", "status"], 0, Some("[]")),
+        (&["tune"], 0, None),
+        (&["tune", "--history"], 0, None),
+        (&["db", "check"], 0, Some(r#"{"findings":[]}"#)),
+        (&["db", "rebuild"], 0, Some(r#"{"calls":0,"counts":0}"#)),
+        (&["db", "purge"], 0, None),
+        (&["data", "export", "--client", "x"], 0, Some("")),
+        (&["data", "delete", "--client", "x", "--yes"], 0, None),
+        (&["experiment", "stop", "x"], 1, None),
+        (&["tune", "--rollback"], 1, None),
+    ] {
+        let at = [arguments, &["--data-dir", "none"]].concat();
+        let text = riglm(directory.path(), &at, "");
+        let said = format!("{}{}", stdout(&text), stderr(&text));
+        assert_eq!(text.status.code(), Some(code), "{arguments:?}: {said}");
+        assert_eq!(said.matches(place).count(), 1, "{arguments:?}: {said}");
+        let output = riglm(directory.path(), &[&at[..], &["--json"]].concat(), "");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(stderr(&output).contains(place), "{arguments:?}");
+        let printed = stdout(&output).trim();
+        if let Some(json) = json {
+            assert_eq!(printed, json, "{arguments:?}");
+        }
+        let is_json = serde_json::from_str::<serde_json::Value>(printed).is_ok();
+        assert!(is_json || printed.is_empty(), "{arguments:?}: {printed}");
+        assert!(!directory.path().join("none").exists(), "{arguments:?}");
+    }
+    let count = riglm(
         directory.path(),
-        &["calls", "--json", "--data-dir", "none"],
+        &["calls", "--count", "--data-dir", "none"],
         "",
     );
-    assert_eq!((json.status.code(), stdout(&json).trim()), (Some(0), "[]"));
-    assert!(!directory.path().join("none").exists());
+    assert_eq!(stdout(&count), "0\n");
+    let status = riglm(
+        directory.path(),
+        &["db", "status", "--data-dir", "none"],
+        "",
+    );
+    assert!(
+        stdout(&status).contains("none/riglm.db"),
+        "{}",
+        stdout(&status)
+    );
+    assert!(stderr(&status).contains("nothing is recorded yet"));
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
+    let directory = temporary();
+    let check = |text: &str, arguments: &[&str]| {
+        std::fs::write(directory.path().join("wrong.toml"), text).unwrap();
+        let check = ["config", "check", "--config", "wrong.toml"];
+        let output = riglm(directory.path(), &[&check, arguments].concat(), "");
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        output
+    };
+    let keys = "[limits]\nsesions = 3\nin_flight = 'many'\nsessions = 0\n\
+                [filtering]\nmin_tools = 9\nmax_tools = 3\n[nosuch]\nx = 1\n\
+                [auth.keys]\na = 'short'\nb = 'brief'\n\
+                [control.keys.c]\nkey = 'short'\nscopes = []\n";
+    let output = check(keys, &[]);
+    for wrong in [
+        "wrong.toml: limits.sesions: unknown field",
+        "wrong.toml: limits.in_flight: ",
+        "wrong.toml: limits.sessions: ",
+        "wrong.toml: filtering: min_tools",
+        "wrong.toml: nosuch: unknown field",
+        "wrong.toml: auth.keys.a: ",
+        "wrong.toml: auth.keys.b: ",
+        "wrong.toml: control.keys.c.key: ",
+        "wrong.toml: control.keys.c.scopes: ",
+        "the configuration file is wrong.toml",
+    ] {
+        assert_eq!(
+            stderr(&output).matches(wrong).count(),
+            1,
+            "{wrong}: {}",
+            stderr(&output)
+        );
+    }
+    let variables = "[upstreams.a]\nurl = 'http://${ONE}'\n[upstreams.b]\nurl = 'http://${TWO}'\n";
+    let output = check(variables, &[]);
+    for name in ["ONE", "TWO"] {
+        let wrong = format!("environment variable {name} is not set");
+        assert!(stderr(&output).contains(&wrong), "{}", stderr(&output));
+    }
+    let upstreams = "[upstreams.a]\nurl = 'ftp://a'\n[upstreams.b]\nurl = 'nonsense'\n";
+    let output = check(upstreams, &["--json"]);
+    let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(
+        (&told["ok"], &told["file"]),
+        (&false.into(), &"wrong.toml".into())
+    );
+    let errors = told["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    for (error, name) in errors.iter().zip(["upstream a: ", "upstream b: "]) {
+        assert!(error.as_str().unwrap().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn config_check_says_what_it_read_and_warns_when_there_is_no_upstream() {
+    let directory = temporary();
+    let check = |arguments: &[&str]| {
+        let output = riglm(
+            directory.path(),
+            &[&["config", "check"], arguments].concat(),
+            "",
+        );
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        output
+    };
+    let none = check(&[]);
+    assert_eq!(stdout(&none), "ok\n");
+    assert!(
+        stderr(&none).contains("there is no configuration file"),
+        "{}",
+        stderr(&none)
+    );
+    assert!(
+        stderr(&none).contains("no upstream is configured"),
+        "{}",
+        stderr(&none)
+    );
+    std::fs::write(
+        directory.path().join("riglm.yaml"),
+        "upstream: {command: run}",
+    )
+    .unwrap();
+    let output = check(&["--json"]);
+    let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    let expected = serde_json::json!({
+        "ok": true, "file": "riglm.yaml", "upstreams": ["default"], "errors": [], "warnings": [],
+    });
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn scopes_of_control_keys_are_shown_and_the_keys_are_not() {
+    let directory = temporary();
+    let file = "[control.keys.monitor]\nkey = 'abcdefghijklmnop'\nscopes = ['read']\n";
+    std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
+    let show = riglm(directory.path(), &["config", "show"], "");
+    let text = stdout(&show);
+    assert!(
+        text.contains("control.keys.monitor.scopes = [\"read\"]  # riglm.toml\n"),
+        "{text}"
+    );
+    assert!(!text.contains("abcdefghijklmnop"), "{text}");
+}
+
+#[test]
+fn with_a_json_log_wrong_usage_is_told_in_json_too() {
+    let directory = temporary();
+    std::fs::write(
+        directory.path().join("json.toml"),
+        "logging.format = 'json'\nx = 1\n",
+    )
+    .unwrap();
+    for arguments in [
+        &["serve", "--config", "json.toml"][..],
+        &["serve", "--config", "json.toml", "--odd"],
+        &[
+            "serve",
+            "--config=json.toml",
+            "--stdio",
+            "--listen",
+            "127.0.0.1:1",
+        ],
+    ] {
+        let output = riglm(directory.path(), arguments, "");
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(!stderr(&output).is_empty());
+        for line in stderr(&output).lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect(line);
+            assert_eq!(line["level"], "ERROR", "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_database_server_that_cannot_be_reached_is_told_once() {
+    let directory = temporary();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let file = format!(
+        "storage.backend = 'postgres'\nstorage.postgres.url = 'postgres://me:hunter2@127.0.0.1:{port}/usage'\n"
+    );
+    std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
+    let expected = format!(
+        "riglm: failed to open the database usage at 127.0.0.1:{port} as me: Connection refused"
+    );
+    for arguments in [
+        &["calls"][..],
+        &["calls", "--follow"],
+        &["sessions"],
+        &["tools"],
+        &["lists"],
+        &["recommend", "x"],
+        &["replay", "--from-store"],
+        &["experiment", "status"],
+        &["tune", "--history"],
+        &["db", "status"],
+        &["data", "export", "--client", "x"],
+    ] {
+        let output = riglm(directory.path(), arguments, "");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with(&expected), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    }
+    // Which upstreams are configured can be said all the same.
+    let output = riglm(directory.path(), &["upstreams"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("Connection refused"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn statements_of_the_database_are_no_events_of_level_debug() {
+    let directory = temporary();
+    std::fs::write(
+        directory.path().join("riglm.toml"),
+        "logging.level = 'debug'\n",
+    )
+    .unwrap();
+    let hello = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+        r#""capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_notes","arguments":{}}}"#,
+        "\n",
+    );
+    let serve = ["serve", "--stdio", "--control", "off", "--data-dir", "data"];
+    let server = ["--", PROGRAM, "__demo-server", "notes"];
+    let output = riglm(directory.path(), &[&serve[..], &server].concat(), hello);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let log = stderr(&output);
+    assert!(log.contains("DEBUG"), "{log}");
+    assert!(!log.contains("sqlx") && !log.contains("SELECT"), "{log}");
+}
+
+#[test]
+fn recommendations_are_measured_with_other_words() {
+    let directory = temporary();
+    let catalog = r#"{"id":"m__send","server":"m","name":"send_mail","description":"Sends mail","input_schema":{}}"#;
+    let queries = r#"{"qid":"1","query":"post a letter","gold":["m__send"]}"#;
+    std::fs::write(directory.path().join("tools.jsonl"), catalog).unwrap();
+    std::fs::write(directory.path().join("queries.jsonl"), queries).unwrap();
+    let eval = |more: &[&str]| {
+        let files = ["--catalog", "tools.jsonl", "--queries", "queries.jsonl"];
+        let eval = ["eval", "recommend", "--json", "--encoder", "none"];
+        let output = riglm(directory.path(), &[&eval[..], &files, more].concat(), "");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        told
+    };
+    assert!(eval(&[]).get("expansion_tried").is_none());
+    let expanded = eval(&["--expansion", "synonyms"]);
+    assert!(
+        expanded["expansion_tried"].is_u64() && expanded["mrr"].is_number(),
+        "{expanded}"
+    );
 }
 
 #[test]
@@ -291,7 +559,10 @@ fn the_configuration_is_checked_and_shown() {
     std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
     let check = riglm(directory.path(), &["config", "check"], "");
     assert_eq!((check.status.code(), stdout(&check)), (Some(0), "ok\n"));
-    assert_eq!(stderr(&check), "");
+    assert_eq!(
+        stderr(&check),
+        "riglm: the configuration file is riglm.toml\n"
+    );
     let show = riglm(directory.path(), &["config", "show"], "");
     let text = stdout(&show);
     assert!(
@@ -348,7 +619,16 @@ fn help_names_the_commands_of_users_alone() {
     let help = riglm(directory.path(), &["--help"], "");
     let text = stdout(&help);
     for command in [
-        "serve", "sessions", "calls", "login", "demo", "config", "db", "data",
+        "serve",
+        "sessions",
+        "calls",
+        "tools",
+        "upstreams",
+        "login",
+        "demo",
+        "config",
+        "db",
+        "data",
     ] {
         assert!(text.contains(&format!("\n  {command} ")), "{text}");
     }

@@ -90,6 +90,15 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Whether a call is over, and how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallState {
+    /// Its end is not recorded.
+    InFlight,
+    /// It ended so.
+    Ended(Outcome),
+}
+
 /// How the client came to know the tool that it called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -318,6 +327,12 @@ impl PastCall {
 }
 
 impl InvocationSummary {
+    /// Returns whether the call is over, and how it ended.
+    #[must_use]
+    pub fn state(&self) -> CallState {
+        (self.end.as_ref()).map_or(CallState::InFlight, |end| CallState::Ended(end.outcome))
+    }
+
     /// Returns the size of what the client sent.
     #[must_use]
     pub fn request_size(&self) -> TokenSize {

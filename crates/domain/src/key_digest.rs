@@ -62,6 +62,12 @@ impl KeyDigest {
         Ok(Self(digest))
     }
 
+    /// Returns whether a text in a configuration is meant as a digest, rather than as a key itself.
+    #[must_use]
+    pub fn is_digest(text: &str) -> bool {
+        text.starts_with(PREFIX)
+    }
+
     /// Returns whether this is the digest of what was presented. The time that it takes depends on
     /// the length of that, not on its content.
     #[must_use]

@@ -149,6 +149,8 @@ macro_rules! usage_store_contract {
                     the_history_is_read_page_by_page,
                     a_past_call_has_the_client_of_its_session,
                     only_calls_that_fit_are_read_and_counted,
+                    calls_are_told_apart_by_upstream_moment_and_state,
+                    calls_are_found_by_identifier,
                     any_name_of_a_tool_survives,
                 ]
                 exchanges: [

@@ -14,6 +14,7 @@ use validator::{Validate, ValidationError, ValidationErrors};
 use super::credentials::section::UpstreamCredentials;
 use super::limits::UpstreamLimits;
 use riglm_domain::mcp_header::PARAM_PREFIX;
+use riglm_domain::protocol::Transport;
 
 /// How one upstream is reached: a program or a URL.
 #[derive(Clone, Deserialize, Validate)]
@@ -190,6 +191,17 @@ impl fmt::Debug for UpstreamConfig {
 }
 
 impl UpstreamConfig {
+    /// Returns how the server is reached. A server behind a plain URL may turn out to speak HTTP+SSE
+    /// alone.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match &self.url {
+            None => Transport::Stdio,
+            Some(url) if split_prefix(url).0.is_empty() => Transport::StreamableHttp,
+            Some(_) => Transport::Sse,
+        }
+    }
+
     /// Returns whether `max_connections` bounds anything: sessions at a URL are no connections, and
     /// of a shared program there is one process for each principal.
     #[must_use]

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::invocation::{
-    CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, PastCall, ToolSource,
+    CallState, CallTokens, Invocation, InvocationEnd, InvocationSummary, Outcome, PastCall,
+    ToolSource,
 };
 use riglm_domain::principal::Principal;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository, StoreError};
@@ -105,9 +106,9 @@ const MEASURE: Statement = Statement {
         WHERE invocations.id = (measured.value ->> 0)::uuid",
 };
 
-/// A statement that reads the newest calls that fit a condition. Parameters: session, tool, limit.
+/// A statement that reads the newest calls that fit a condition. The third parameter is the limit.
 macro_rules! select_newest {
-    ($sqlite:literal, $postgres:literal) => {
+    ($sqlite:expr, $postgres:expr) => {
         Statement {
             table: "invocations",
             sqlite: concat!(
@@ -196,9 +197,16 @@ const SELECT_OF_WORK: Statement = select_newest!(
     "WHERE work_session = ($1::jsonb ->> 0)::uuid"
 );
 
+/// Parameters: the identifiers, nothing, limit.
+const SELECT_BY_ID: Statement = select_newest!(
+    "WHERE id IN (SELECT unhex(value, '-') FROM jsonb_each(?1, '$[0]'))",
+    "WHERE id = ANY (ARRAY(
+        SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0)))"
+);
+
 /// A statement that counts the calls that fit a condition, with the same parameters.
 macro_rules! count {
-    ($sqlite:literal, $postgres:literal) => {
+    ($sqlite:expr, $postgres:expr) => {
         Statement {
             table: "invocations",
             sqlite: concat!(
@@ -219,25 +227,89 @@ macro_rules! count {
 /// index that fits.
 macro_rules! filtered {
     ($filter:expr, $statement:ident) => {
+        if ($filter.upstream.is_none() && $filter.since.is_none() && $filter.state.is_none()) {
+            by_index!($filter, $statement, "", "")
+        } else {
+            by_index!(
+                $filter,
+                $statement,
+                " AND id >= coalesce(unhex(?1 ->> 3, '-'), x'')
+                AND (?1 ->> 4 IS NULL OR upstream = ?1 ->> 4)
+                AND (?1 ->> 5 IS NULL OR coalesce(outcome, '') = ?1 ->> 5)",
+                " AND id >= coalesce(
+                    ($1::jsonb ->> 3)::uuid, '00000000-0000-0000-0000-000000000000')
+                AND ($1::jsonb ->> 4 IS NULL OR upstream = $1::jsonb ->> 4)
+                AND ($1::jsonb ->> 5 IS NULL OR coalesce(outcome, '') = $1::jsonb ->> 5)"
+            )
+        }
+    };
+}
+
+/// Returns the statement with the conditions on session and tool, and further ones behind them.
+macro_rules! by_index {
+    ($filter:expr, $statement:ident, $sqlite:literal, $postgres:literal) => {
         match ($filter.session, &$filter.tool) {
-            (None, None) => $statement!("", ""),
+            (None, None) => {
+                $statement!(
+                    concat!("WHERE true", $sqlite),
+                    concat!("WHERE true", $postgres)
+                )
+            }
             (Some(_), None) => $statement!(
-                "WHERE session = unhex(?1 ->> 0, '-')",
-                "WHERE session = ($1::jsonb ->> 0)::uuid"
+                concat!("WHERE session = unhex(?1 ->> 0, '-')", $sqlite),
+                concat!("WHERE session = ($1::jsonb ->> 0)::uuid", $postgres)
             ),
             // PostgreSQL has an index of the beginnings of names, which may be too long for one.
             (None, Some(_)) => $statement!(
-                "WHERE tool = ?1 ->> 1",
-                "WHERE left(tool, 200) = left($1::jsonb ->> 1, 200) AND tool = $1::jsonb ->> 1"
+                concat!("WHERE tool = ?1 ->> 1", $sqlite),
+                concat!(
+                    "WHERE left(tool, 200) = left($1::jsonb ->> 1, 200)
+                    AND tool = $1::jsonb ->> 1",
+                    $postgres
+                )
             ),
             // The plus keeps the planner from the index of the tool, which is the longer one to
             // walk.
             (Some(_), Some(_)) => $statement!(
-                "WHERE session = unhex(?1 ->> 0, '-') AND +tool = ?1 ->> 1",
-                "WHERE session = ($1::jsonb ->> 0)::uuid AND tool = $1::jsonb ->> 1"
+                concat!(
+                    "WHERE session = unhex(?1 ->> 0, '-') AND +tool = ?1 ->> 1",
+                    $sqlite
+                ),
+                concat!(
+                    "WHERE session = ($1::jsonb ->> 0)::uuid AND tool = $1::jsonb ->> 1",
+                    $postgres
+                )
             ),
         }
     };
+}
+
+/// The parameter of a filtered statement: session, tool, limit, the first identifier, upstream, and the
+/// outcome, which is empty for calls in flight.
+#[derive(Serialize)]
+struct FilterParameter<'a>(
+    Option<SessionId>,
+    Option<&'a ToolName>,
+    u32,
+    Option<InvocationId>,
+    Option<&'a UpstreamName>,
+    Option<&'static str>,
+);
+
+impl<'a> FilterParameter<'a> {
+    fn new(filter: &'a InvocationFilter, limit: u32) -> Self {
+        Self(
+            filter.session,
+            filter.tool.as_ref(),
+            limit,
+            filter.since.map(|since| InvocationId::new(since, [0; 10])),
+            filter.upstream.as_ref(),
+            filter.state.map(|state| match state {
+                CallState::InFlight => "",
+                CallState::Ended(outcome) => outcome.as_str(),
+            }),
+        )
+    }
 }
 
 /// Writes calls that began, with their ends where known.
@@ -295,10 +367,20 @@ impl InvocationRepository for Store {
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         let database = self.database().await?;
-        let parameter = (filter.session, &filter.tool, limit);
+        let parameter = FilterParameter::new(filter, limit);
         let newest: Vec<Row> = database
             .rows(&filtered!(filter, select_newest), &parameter)
             .await?;
+        Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+
+    async fn calls_by_id(
+        &self,
+        ids: &[InvocationId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (ids, (), u32::MAX);
+        let newest: Vec<Row> = database.rows(&SELECT_BY_ID, &parameter).await?;
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
@@ -341,7 +423,7 @@ impl InvocationRepository for Store {
 
     async fn count(&self, filter: &InvocationFilter) -> Result<u64, StoreError> {
         let database = self.database().await?;
-        let parameter = (filter.session, &filter.tool, 1);
+        let parameter = FilterParameter::new(filter, 1);
         let row: Option<(u64,)> = database.row(&filtered!(filter, count), &parameter).await?;
         Ok(row.map_or(0, |(count,)| count))
     }

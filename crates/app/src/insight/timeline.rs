@@ -73,7 +73,7 @@ impl Insight {
                 let id = summary.session.id;
                 let filter = InvocationFilter {
                     session: Some(id),
-                    tool: None,
+                    ..InvocationFilter::default()
                 };
                 let calls = self.store.invocations(&filter, limit).await?;
                 (calls, BTreeSet::from([id]), None)

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::tool::{ToolDefinition, ToolRef};
 use riglm_domain::usage::{ToolCooccurrence, ToolStatistics, ToolTransition};
-use riglm_ports::analytics::StoreError;
+use riglm_ports::analytics::{InvocationFilter, StoreError};
 
 use super::Insight;
 
@@ -37,6 +37,28 @@ pub struct ToolInsight {
     pub next: Vec<ToolTransition>,
     /// What was called in the same sessions, the most frequent first.
     pub together: Vec<ToolCooccurrence>,
+}
+
+/// A tool that was listed, with what became of its calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsedTool {
+    /// The tool with what it looks like.
+    pub known: KnownTool,
+    /// Its calls within the window; `None` where there are none.
+    pub statistics: Option<ToolStatistics>,
+    /// When its newest call was received, however long ago; `None` for a tool that was never called.
+    pub last_call: Option<Timestamp>,
+}
+
+/// What is recorded of an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamUse {
+    /// How many different tools it listed.
+    pub n_tools: u64,
+    /// Its calls within the window, those of names that it never listed too.
+    pub n_calls: u64,
+    /// Those of them that ended with an error or not in time.
+    pub n_failed: u64,
 }
 
 /// Which tool is meant.
@@ -93,6 +115,70 @@ impl Insight {
             }
         }
         Ok(known.into_values().collect())
+    }
+
+    /// Returns all tools that were listed, by upstream and name, with what became of their calls of the
+    /// last `days`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn used_tools(&self, days: u32) -> Result<Vec<UsedTool>, StoreError> {
+        let tools = self.tools(days).await?;
+        let statistics = (self.store)
+            .statistics(None, None, self.since(days))
+            .await?;
+        let mut statistics: BTreeMap<ToolRef, ToolStatistics> = (statistics.into_iter())
+            .map(|one| (one.tool.clone(), one))
+            .collect();
+        let ever = self.store.frequencies(None, Timestamp::UNIX_EPOCH).await?;
+        let called: HashSet<ToolRef> = ever.into_iter().map(|one| one.tool).collect();
+        let mut used = Vec::with_capacity(tools.len());
+        for known in tools {
+            let last_call = if called.contains(&known.tool) {
+                self.last_call(&known.tool).await?
+            } else {
+                None
+            };
+            used.push(UsedTool {
+                statistics: statistics.remove(&known.tool),
+                last_call,
+                known,
+            });
+        }
+        Ok(used)
+    }
+
+    async fn last_call(&self, tool: &ToolRef) -> Result<Option<Timestamp>, StoreError> {
+        let filter = InvocationFilter {
+            tool: Some(tool.tool.clone()),
+            upstream: Some(tool.upstream.clone()),
+            ..InvocationFilter::default()
+        };
+        let newest = self.store.invocations(&filter, 1).await?;
+        Ok(newest.first().map(|call| call.invocation.started_at))
+    }
+
+    /// Returns what is recorded of each upstream that listed tools or was called in the last `days`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn upstream_uses(
+        &self,
+        days: u32,
+    ) -> Result<BTreeMap<UpstreamName, UpstreamUse>, StoreError> {
+        let mut uses: BTreeMap<UpstreamName, UpstreamUse> = BTreeMap::new();
+        for tool in self.store.tools_seen().await? {
+            uses.entry(tool.upstream).or_default().n_tools += 1;
+        }
+        let since = self.since(days);
+        for statistics in self.store.statistics(None, None, since).await? {
+            let of_upstream = uses.entry(statistics.tool.upstream.clone()).or_default();
+            of_upstream.n_calls += statistics.n_calls();
+            of_upstream.n_failed += statistics.n_failed();
+        }
+        Ok(uses)
     }
 
     /// Returns which of the tools has a name, its own or the one under which several upstreams show

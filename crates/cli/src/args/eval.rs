@@ -120,6 +120,10 @@ pub struct EvalRecommendArgs {
     /// What is known of earlier queries
     #[arg(long, value_enum, default_value = "none")]
     pub history: HistoryChoice,
+    /// Which other words are tried where what was found would be graded low [default: none, as in the
+    /// proxy, which tries other words for searches alone]
+    #[arg(long, value_enum, requires = "catalog")]
+    pub expansion: Option<ExpansionChoice>,
     /// The most queries, of which the first ones are taken, or recommendations, of which the newest
     /// ones are
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

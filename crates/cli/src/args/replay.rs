@@ -55,22 +55,12 @@ pub struct ReplayArgs {
 pub struct ReplayInput {
     /// The tools: one JSON object with `tools`, a list of objects with name, description and
     /// server
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "sessions",
-        required_unless_present = "from_store"
-    )]
+    #[arg(long, value_name = "FILE", requires = "sessions")]
     pub catalog: Option<PathBuf>,
     /// The sessions in the order of their beginnings: one JSON object a line with `session_id`,
     /// client, `task_id`, query and calls (objects with tool and ok, optionally turn and t),
     /// optionally `started_at` and turns
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "catalog",
-        required_unless_present = "from_store"
-    )]
+    #[arg(long, value_name = "FILE", requires = "catalog")]
     pub sessions: Option<PathBuf>,
     /// Replay what was recorded in the database
     #[arg(long, conflicts_with_all = ["catalog", "sessions", "lenient"])]

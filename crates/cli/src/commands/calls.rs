@@ -1,16 +1,20 @@
 //! `riglm calls`: recorded tool calls.
 
+mod follow;
+
 use anyhow::Context;
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_domain::id::{SessionId, ToolName};
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::invocation::{InvocationSummary, TokenSize, ToolSource};
 use riglm_domain::naming::{may_be_hashed, prefixed, split};
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, ToolDefinitionRepository as _,
 };
+use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
 
+pub(super) use self::follow::follow;
 use super::table::{Column, foreign, moment, table};
 use crate::args::CallsArgs;
 use crate::config::Config;
@@ -19,26 +23,13 @@ use crate::output::print;
 /// Prints the calls that the arguments ask for.
 pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let filter = InvocationFilter {
-        session: arguments.session,
-        tool: arguments.tool.as_deref().map(ToolName::from),
-    };
-    let mut n_calls = store.count(&filter).await?;
-    let mut shown_so = Vec::new();
-    if let Some(name) = arguments.tool.as_deref().filter(|_| n_calls == 0) {
-        shown_so = calls_shown_as(&store, name, arguments.session).await?;
-        n_calls = shown_so.len() as u64;
-    }
+    let filter = filter(&store, arguments).await?;
+    let n_calls = store.count(&filter).await?;
     if arguments.count {
         return Ok(print(&n_calls.to_string())?);
     }
-    let calls = if shown_so.is_empty() {
-        store.invocations(&filter, arguments.limit).await?
-    } else {
-        let n_left_out = shown_so.len().saturating_sub(arguments.limit as usize);
-        shown_so.split_off(n_left_out)
-    };
-    if n_calls > u64::from(arguments.limit) {
+    let calls = store.invocations(&filter, arguments.limit()).await?;
+    if n_calls > u64::from(arguments.limit()) {
         crate::output::note(&format!(
             "showing the newest {} of {n_calls} calls; see --limit",
             calls.len()
@@ -52,33 +43,51 @@ pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Resul
     Ok(print(&text)?)
 }
 
-/// Returns the calls of the tool that clients of several servers know by this name, oldest first: it
-/// has the name of its upstream in front, or is shortened with a hash, and only the definitions tell
-/// whose that is.
-async fn calls_shown_as(
+/// Returns which calls the arguments mean. A tool is meant by its own name, or where no such call fits,
+/// by the one that clients of several upstreams see.
+async fn filter(store: &Store, arguments: &CallsArgs) -> anyhow::Result<InvocationFilter> {
+    let filter = InvocationFilter {
+        session: arguments.session,
+        tool: arguments.tool.as_deref().map(ToolName::from),
+        upstream: arguments.upstream.clone(),
+        since: (arguments.since).map(|since| since.at(SystemClock.now())),
+        state: arguments.state(),
+    };
+    let Some(name) = &arguments.tool else {
+        return Ok(filter);
+    };
+    if store.count(&filter).await? > 0 {
+        return Ok(filter);
+    }
+    Ok(match tool_shown_as(store, name).await? {
+        Some((upstream, tool)) if filter.upstream.as_ref().is_none_or(|one| *one == upstream) => {
+            InvocationFilter {
+                upstream: Some(upstream),
+                tool: Some(tool),
+                ..filter
+            }
+        }
+        _ => filter,
+    })
+}
+
+/// Returns the tool that clients of several upstreams know by this name: it has the name of its upstream
+/// in front, or is shortened with a hash, and only the definitions tell whose that is.
+async fn tool_shown_as(
     store: &Store,
     name: &str,
-    session: Option<SessionId>,
-) -> anyhow::Result<Vec<InvocationSummary>> {
-    let definitions = if may_be_hashed(name) {
-        store.tool_definitions(None).await?
-    } else {
-        Vec::new()
-    };
-    let hashed = definitions.iter().find_map(|one| {
-        let own = one.sighting.name.as_str();
-        (prefixed(&one.upstream, own) == name).then_some((one.upstream.as_str(), own))
+) -> anyhow::Result<Option<(UpstreamName, ToolName)>> {
+    if may_be_hashed(name) {
+        let mut seen = store.tools_seen().await?.into_iter();
+        if let Some(tool) = seen.find(|tool| prefixed(&tool.upstream, tool.tool.as_str()) == name) {
+            return Ok(Some((tool.upstream, tool.tool)));
+        }
+    }
+    let parts = split(name).and_then(|(upstream, own)| {
+        let upstream = UpstreamName::parse(upstream).ok()?;
+        Some((upstream, ToolName::from(own)))
     });
-    let Some((upstream, own)) = hashed.or_else(|| split(name)) else {
-        return Ok(Vec::new());
-    };
-    let of_own = InvocationFilter {
-        session,
-        tool: Some(ToolName::from(own)),
-    };
-    let mut calls = store.invocations(&of_own, u32::MAX).await?;
-    calls.retain(|call| call.invocation.upstream.as_str() == upstream);
-    Ok(calls)
+    Ok(parts)
 }
 
 /// Returns the calls in the form that scripts rely on.
@@ -114,37 +123,43 @@ fn call_as_json(call: &InvocationSummary) -> Value {
     })
 }
 
+/// The columns of a table of calls.
+const COLUMNS: [Column; 7] = [
+    Column::Text("STARTED (UTC)"),
+    Column::Text("SESSION"),
+    Column::Number("#"),
+    Column::Text("UPSTREAM"),
+    Column::Text("TOOL"),
+    Column::Text("OUTCOME"),
+    Column::Number("MS"),
+];
+
 /// Returns the calls as a table for people.
 pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
-    let columns = [
-        Column::Text("STARTED (UTC)"),
-        Column::Text("SESSION"),
-        Column::Number("#"),
-        Column::Text("UPSTREAM"),
-        Column::Text("TOOL"),
-        Column::Text("OUTCOME"),
-        Column::Number("MS"),
-    ];
-    let rows = calls.iter().map(
-        |InvocationSummary {
-             invocation, end, ..
-         }| {
-            vec![
-                moment(invocation.started_at),
-                invocation.session.to_string(),
-                invocation.sequence.to_string(),
-                invocation.upstream.to_string(),
-                foreign(invocation.tool.as_str()),
-                end.as_ref()
-                    .map_or("in flight", |end| end.outcome.as_str())
-                    .to_owned(),
-                end.as_ref()
-                    .map(|end| format!("{:.1}", milliseconds(end.duration_us)))
-                    .unwrap_or_default(),
-            ]
-        },
-    );
-    table(&columns, rows.collect())
+    table(
+        &COLUMNS,
+        calls.iter().map(|call| row(call).into()).collect(),
+    )
+}
+
+/// Returns the cells of a call.
+fn row(call: &InvocationSummary) -> [String; 7] {
+    let InvocationSummary {
+        invocation, end, ..
+    } = call;
+    [
+        moment(invocation.started_at),
+        invocation.session.to_string(),
+        invocation.sequence.to_string(),
+        invocation.upstream.to_string(),
+        foreign(invocation.tool.as_str()),
+        end.as_ref()
+            .map_or("in flight", |end| end.outcome.as_str())
+            .to_owned(),
+        end.as_ref()
+            .map(|end| format!("{:.1}", milliseconds(end.duration_us)))
+            .unwrap_or_default(),
+    ]
 }
 
 /// Returns microseconds as milliseconds, with three decimals at most.
@@ -152,7 +167,7 @@ pub(super) fn as_table(calls: &[InvocationSummary]) -> String {
     clippy::cast_precision_loss,
     reason = "no call lasts 2^53 microseconds"
 )]
-fn milliseconds(microseconds: u64) -> f64 {
+pub(super) fn milliseconds(microseconds: u64) -> f64 {
     microseconds as f64 / 1_000.0
 }
 
@@ -160,7 +175,7 @@ fn milliseconds(microseconds: u64) -> f64 {
 mod tests {
     use jiff::Timestamp;
     use riglm_domain::canonical::KeyedHasher;
-    use riglm_domain::id::{InvocationId, UpstreamName};
+    use riglm_domain::id::{InvocationId, SessionId, UpstreamName};
     use riglm_domain::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
     use riglm_domain::principal::Principal;
 

@@ -1,14 +1,17 @@
 //! `riglm config`: check, show, hash-key.
 
+use std::error::Error;
 use std::io::BufRead;
 
 use anyhow::Context;
 use riglm_adapters_mcp::upstream::connector;
-
-use crate::args::{ConfigCommand, ConfigShowArgs, Places};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::key_digest::KeyDigest;
 
-use crate::config::{ConfigSource, Loaded, Shown, Surroundings, TuningUse, show};
+use crate::args::{ConfigCheckArgs, ConfigCommand, ConfigShowArgs};
+use crate::config::{
+    Config, ConfigError, ConfigSource, Loaded, Shown, Surroundings, TuningUse, show,
+};
 use crate::output::{note, print, printable};
 
 /// More than any key has.
@@ -17,40 +20,97 @@ const MAX_KEY_BYTES: u64 = 65_536;
 /// Does what the arguments ask for.
 pub(super) fn run(command: &ConfigCommand) -> anyhow::Result<()> {
     match command {
-        ConfigCommand::Check(places) => check(places),
+        ConfigCommand::Check(arguments) => check(arguments),
         ConfigCommand::Show(arguments) => print_all(arguments),
         ConfigCommand::HashKey => print_hash(std::io::stdin().lock()),
     }
 }
 
-fn check(places: &Places) -> anyhow::Result<()> {
-    let source = ConfigSource::new(places.overrides(), Surroundings::of_process()?);
-    let loaded = source.load(TuningUse::IfSound)?;
-    note_ignored(&loaded);
-    note_without_effect(&loaded);
-    let config = loaded.config;
-    let upstreams = config.upstreams().unwrap_or_default();
-    if upstreams.is_empty() {
-        note("no upstream is configured: serve needs one on its command line");
+/// Checks the configuration as `serve` would, and says which file was read.
+fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
+    let source = ConfigSource::new(arguments.places.overrides(), Surroundings::of_process()?);
+    let file = source.file();
+    let checked = source
+        .load(TuningUse::IfSound)
+        .map_err(ConfigError::parts)
+        .and_then(|loaded| match unusable_upstreams(&loaded.config) {
+            unusable if unusable.is_empty() => Ok(loaded),
+            unusable => Err(unusable),
+        });
+    let (loaded, errors) = match checked {
+        Ok(loaded) => (Some(loaded), Vec::new()),
+        Err(errors) => (None, errors),
+    };
+    let remarks = loaded.as_ref().map(remarks).unwrap_or_default();
+    for remark in &remarks {
+        note(remark);
     }
-    for upstream in upstreams {
-        // What serve would make of the upstream shows whether it can be used.
-        connector(
-            upstream.name.clone(),
-            &upstream.config,
-            None,
-            &config.data_dir,
-        )
-        .with_context(|| format!("failed to use upstream {}", upstream.name))?;
+    note(&match &file {
+        Some(file) => printable(&format!("the configuration file is {}", file.display())),
+        None => {
+            "there is no configuration file: defaults, environment and command line alone".into()
+        }
+    });
+    if arguments.json {
+        let upstreams = loaded.as_ref().map(|loaded| {
+            let upstreams = loaded.config.upstreams().unwrap_or_default().iter();
+            upstreams.map(|upstream| upstream.name.clone()).collect()
+        });
+        let upstreams: Vec<UpstreamName> = upstreams.unwrap_or_default();
+        let json = serde_json::json!({
+            "ok": errors.is_empty(),
+            "file": file,
+            "upstreams": upstreams,
+            "errors": errors.iter().map(|error| with_causes(error)).collect::<Vec<_>>(),
+            "warnings": remarks,
+        });
+        print(&json.to_string())?;
     }
-    Ok(print("ok")?)
+    if !errors.is_empty() {
+        return Err(ConfigError::all(errors).into());
+    }
+    if !arguments.json {
+        print("ok")?;
+    }
+    Ok(())
+}
+
+/// Returns what is worth a warning in a configuration that can be used.
+fn remarks(loaded: &Loaded) -> Vec<String> {
+    let mut remarks: Vec<String> = ignored(loaded).into_iter().collect();
+    remarks.extend(without_effect(loaded));
+    if loaded.config.upstreams().is_err() {
+        remarks.push("no upstream is configured: serve needs one on its command line".into());
+    }
+    remarks
+}
+
+/// Returns why upstreams cannot be used: what serve would make of each shows that.
+fn unusable_upstreams(config: &Config) -> Vec<ConfigError> {
+    let upstreams = config.upstreams().unwrap_or_default().iter();
+    let unusable = upstreams.filter_map(|upstream| {
+        let name = upstream.name.clone();
+        let made = connector(name, &upstream.config, None, &config.data_dir);
+        made.err().map(|error| ConfigError::Upstream {
+            name: upstream.name.clone(),
+            reason: with_causes(&error),
+        })
+    });
+    unusable.collect()
+}
+
+/// Returns an error with its causes.
+fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
 }
 
 fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
     let (overrides, surroundings) = (arguments.places.overrides(), Surroundings::of_process()?);
     let shown = show(&overrides, &surroundings)?;
     if let Ok(loaded) = ConfigSource::new(overrides, surroundings).load(TuningUse::IfSound) {
-        note_ignored(&loaded);
+        ignored(&loaded).as_deref().map(note);
     }
     let text = if arguments.json {
         shown
@@ -64,26 +124,30 @@ fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-fn note_ignored(loaded: &Loaded) {
-    if let Some(reason) = &loaded.ignored {
-        note(&printable(&format!(
-            "what was tuned is ignored, since it cannot be used: {reason}"
-        )));
-    }
+/// Returns why what was tuned is ignored, where it is.
+fn ignored(loaded: &Loaded) -> Option<String> {
+    let reason = loaded.ignored.as_ref()?;
+    Some(printable(&format!(
+        "what was tuned is ignored, since it cannot be used: {reason}"
+    )))
 }
 
-/// Says which keys of upstreams are set and have no effect.
-fn note_without_effect(loaded: &Loaded) {
-    for upstream in loaded.config.upstreams().unwrap_or_default() {
+/// Returns which keys of upstreams are set and have no effect.
+fn without_effect(loaded: &Loaded) -> Vec<String> {
+    let key = "max_connections";
+    let upstreams = loaded.config.upstreams().unwrap_or_default().iter();
+    let without = upstreams.filter(|upstream| {
         let name = upstream.name.as_str();
-        let key = "max_connections";
-        if !upstream.config.bounds_connections() && loaded.sets_upstream_key(name, key) {
-            note(&printable(&format!(
-                "upstream {name}: {key} has no effect, since it counts processes of a command with \
-                 isolation = \"per_session\""
-            )));
-        }
-    }
+        !upstream.config.bounds_connections() && loaded.sets_upstream_key(name, key)
+    });
+    let remarks = without.map(|upstream| {
+        printable(&format!(
+            "upstream {}: {key} has no effect, since it counts processes of a command with isolation = \
+             \"per_session\"",
+            upstream.name
+        ))
+    });
+    remarks.collect()
 }
 
 fn as_json(shown: &Shown) -> serde_json::Value {

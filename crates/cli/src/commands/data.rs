@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use riglm_adapters_storage::{erase, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, Deleted};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::db::show;
 use crate::args::{DataCommand, DeleteArgs, ExportArgs, StoreArgs};
@@ -114,10 +114,19 @@ impl<W: Write> Lines<W> {
     }
 }
 
-async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
+/// Asks whether all of a client is to be removed, unless the arguments say so.
+///
+/// # Errors
+///
+/// Returns that it is not, and [`WrongUsage`] where nobody can be asked.
+pub(super) fn confirm(arguments: &DeleteArgs) -> anyhow::Result<()> {
     if !arguments.yes && !is_confirmed(&arguments.client)? {
         bail!("nothing was deleted");
     }
+    Ok(())
+}
+
+async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let clients = ClientSelector(arguments.client.clone());
     let data_dir = &config.data_dir;
@@ -130,12 +139,7 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
     } = erased.deleted;
     show(
         arguments.store.json,
-        &json!({
-            "sessions": n_sessions,
-            "calls": n_calls,
-            "others": n_others,
-            "complete": erased.is_complete,
-        }),
+        &deleted_as_json(&erased.deleted, erased.is_complete),
         &format!("deleted {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )?;
     if erased.has_open_session {
@@ -145,6 +149,16 @@ async fn delete(config: &Config, arguments: &DeleteArgs) -> anyhow::Result<()> {
         bail!("a running proxy still holds records of the client: run this again");
     }
     Ok(())
+}
+
+/// Returns what `data delete` prints as JSON.
+pub(super) fn deleted_as_json(deleted: &Deleted, is_complete: bool) -> Value {
+    json!({
+        "sessions": deleted.n_sessions,
+        "calls": deleted.n_calls,
+        "others": deleted.n_others,
+        "complete": is_complete,
+    })
 }
 
 /// Asks whoever sits at the terminal.

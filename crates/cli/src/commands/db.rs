@@ -29,15 +29,15 @@ impl DbCommand {
     }
 }
 
-/// Returns what is printed of a command that only reads, where nothing is recorded yet.
+/// Returns what is printed of a command that needs a database, where nothing is recorded yet.
 pub(super) fn empty(command: &DbCommand) -> Option<Empty> {
-    match command {
-        DbCommand::Check(store) => Some(Empty::of(store.json, &json!({"findings": []}))),
-        DbCommand::Migrate(_)
-        | DbCommand::Status(_)
-        | DbCommand::Rebuild(_)
-        | DbCommand::Purge(_) => None,
-    }
+    let json = match command {
+        DbCommand::Check(_) => json!({"findings": []}),
+        DbCommand::Rebuild(_) => json!({"calls": 0, "counts": 0}),
+        DbCommand::Purge(_) => purged_as_json(&Purged::default()),
+        DbCommand::Migrate(_) | DbCommand::Status(_) => return None,
+    };
+    Some(Empty::of(command.store().json, &json))
 }
 
 /// Does what the arguments ask for.
@@ -172,9 +172,17 @@ fn show_purged(is_json: bool, purged: &Purged) -> anyhow::Result<()> {
     } = purged;
     show(
         is_json,
-        &json!({"sessions": n_sessions, "calls": n_calls, "others": n_others}),
+        &purged_as_json(purged),
         &format!("removed {n_sessions} sessions, {n_calls} calls and {n_others} other rows"),
     )
+}
+
+fn purged_as_json(purged: &Purged) -> Value {
+    json!({
+        "sessions": purged.n_sessions,
+        "calls": purged.n_calls,
+        "others": purged.n_others,
+    })
 }
 
 /// Prints a result in the form that was asked for.

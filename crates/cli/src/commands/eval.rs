@@ -17,6 +17,7 @@ use riglm_domain::search::SearchQuality;
 use serde_json::{Map, Value, json};
 
 use super::table::{Column, table};
+use super::unused::Empty;
 use crate::args::{EvalCommand, EvalSearchArgs, ExpansionChoice, FusionChoice, HistoryChoice};
 use crate::compose::{EncoderUse, encoders_from};
 use crate::config::Config;
@@ -33,6 +34,17 @@ impl EvalCommand {
             Self::Recommend(arguments) => &arguments.places,
             Self::Sessions(arguments) => &arguments.places,
         }
+    }
+}
+
+/// Returns what is printed of a command that reads the store, where nothing is recorded yet.
+pub(super) fn empty(command: &EvalCommand) -> Option<Empty> {
+    match command {
+        EvalCommand::Recommend(arguments) if arguments.catalog.is_none() => {
+            let json = Value::Object(recommend::of_nothing());
+            Some(Empty::of(arguments.json, &json))
+        }
+        EvalCommand::Recommend(_) | EvalCommand::Search(_) | EvalCommand::Sessions(_) => None,
     }
 }
 
@@ -86,11 +98,7 @@ impl Labelled<'_> {
                 // Candidates are found among all of them.
                 Some(_) => catalog.tools.len(),
             },
-            expansion: match &self.recommending {
-                None => expansion(self.expansion),
-                // It goes on with what was found, whatever that is.
-                Some(_) => None,
-            },
+            expansion: expansion(self.expansion),
             recommending: self.recommending,
         };
         let beside = if self.alone {
@@ -123,12 +131,21 @@ async fn search(config: &Config, arguments: &EvalSearchArgs) -> anyhow::Result<(
     };
     let (n_tools, report) = labelled.measured(config).await?;
     let mut summary = summary(&arguments.catalog, n_tools, &report);
-    if arguments.expansion != ExpansionChoice::None {
+    add_expansion(&mut summary, Some(arguments.expansion), &report);
+    shown_as(arguments.json, summary, graded(&report))
+}
+
+/// Adds what came of other words, where some were tried.
+fn add_expansion(
+    summary: &mut Map<String, Value>,
+    choice: Option<ExpansionChoice>,
+    report: &EvaluationReport,
+) {
+    if choice.is_some_and(|choice| choice != ExpansionChoice::None) {
         let (n_tried, n_used) = report.expanded;
         summary.insert("expansion_tried".into(), json!(n_tried));
         summary.insert("expansion_used".into(), json!(n_used));
     }
-    shown_as(arguments.json, summary, graded(&report))
 }
 
 /// Returns which other words are tried.

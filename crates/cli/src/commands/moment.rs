@@ -1,4 +1,4 @@
-//! Moments in files.
+//! Moments in files and on the command line.
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 /// Returns the moment that a text of RFC 3339 tells; without an offset it is in UTC.
-pub(super) fn moment(text: &str) -> anyhow::Result<Timestamp> {
+pub(crate) fn moment(text: &str) -> anyhow::Result<Timestamp> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }

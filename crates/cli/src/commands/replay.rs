@@ -24,6 +24,7 @@ use self::report::Replayed;
 use self::sessions::SessionFile;
 use crate::args::ReplayArgs;
 use crate::config::Config;
+use crate::exit::WrongUsage;
 use crate::output::{note, print};
 
 /// What is replayed unless something else is asked for: the default, and what it is compared with.
@@ -38,6 +39,11 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
     let options = options(&config.prediction, arguments);
     let started = Instant::now();
     let input = &arguments.input;
+    if input.catalog.is_none() && !input.from_store {
+        let text = "nothing to replay is named: give --from-store for what was recorded, or --catalog FILE \
+                    and --sessions FILE";
+        return Err(WrongUsage(text.into()).into());
+    }
     let (dataset, n_tools, report) = match (&input.catalog, &input.sessions) {
         (Some(catalog), Some(sessions)) if !input.from_store => {
             let (n_tools, report) = of_files(catalog, sessions, input.lenient, &options).await?;
@@ -143,7 +149,7 @@ async fn of_store(
     let mut history = History::new(&store, tools, idle_gap);
     let report = replayed(&catalog, &mut history, options).await?;
     if report.n_calls == 0 {
-        bail!("no calls are recorded in {}", config.data_dir.display());
+        bail!("no calls are recorded yet");
     }
     Ok((catalog.tools.len(), report))
 }

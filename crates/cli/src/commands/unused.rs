@@ -1,5 +1,6 @@
 //! Commands that read the store, before there is one.
 
+use anyhow::bail;
 use riglm_adapters_storage::{RecordingMode, unused_place};
 use serde_json::Value;
 
@@ -38,16 +39,9 @@ pub(super) async fn unless_unused(
     empty: Empty,
     work: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
-    let Some(place) = unused_place(&config.storage, &config.data_dir).await? else {
+    let Some(text) = why_unused(config).await? else {
         return work.await;
     };
-    let why = match config.recording.mode {
-        RecordingMode::Off => " (recording.mode is off)",
-        _ => "",
-    };
-    let text = printable(&format!(
-        "nothing is recorded yet: there is no database at {place}{why}"
-    ));
     match empty {
         Empty::Said => print(&text)?,
         Empty::Printed(json) => {
@@ -57,4 +51,37 @@ pub(super) async fn unless_unused(
         Empty::Remarked => note(&text),
     }
     Ok(())
+}
+
+/// Returns that nothing is recorded yet, and where it was looked; `None` where there is a store.
+///
+/// # Errors
+///
+/// Returns that the store cannot be looked at.
+pub(super) async fn why_unused(config: &Config) -> anyhow::Result<Option<String>> {
+    let place = unused_place(&config.storage, &config.data_dir).await?;
+    let why = match config.recording.mode {
+        RecordingMode::Off => " (recording.mode is off)",
+        _ => "",
+    };
+    Ok(place.map(|place| {
+        printable(&format!(
+            "nothing is recorded yet: there is no database at {place}{why}"
+        ))
+    }))
+}
+
+/// Does the work of a command that changes what is stored, and fails where nothing is yet.
+///
+/// # Errors
+///
+/// Returns that nothing is recorded yet, what the work returns, and that the store cannot be looked at.
+pub(super) async fn if_used(
+    config: &Config,
+    work: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    match why_unused(config).await? {
+        Some(text) => bail!(text),
+        None => work.await,
+    }
 }

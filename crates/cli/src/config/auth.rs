@@ -54,22 +54,28 @@ impl KeyRing {
     ///
     /// # Errors
     ///
-    /// Returns the name under which a key stands that cannot be used, and why.
-    pub fn from_config(config: &AuthConfig) -> Result<Self, (String, KeyError)> {
+    /// Returns the names under which keys stand that cannot be used, and why.
+    pub fn from_config(config: &AuthConfig) -> Result<Self, Vec<(String, KeyError)>> {
         let mut keys: Vec<(KeyDigest, Principal)> = Vec::with_capacity(config.keys.len());
+        let mut refused = Vec::new();
         for (name, key) in &config.keys {
-            let refused = |error| (name.clone(), error);
             if name.is_empty() || name.chars().count() > 64 || name == Principal::local().as_str() {
-                return Err(refused(KeyError::Name));
+                refused.push((name.clone(), KeyError::Name));
+                continue;
             }
-            let digest =
-                KeyDigest::parse(key.expose_secret()).map_err(|error| refused(error.into()))?;
-            if keys.iter().any(|(known, _)| *known == digest) {
-                return Err(refused(KeyError::Repeated));
+            match KeyDigest::parse(key.expose_secret()) {
+                Err(error) => refused.push((name.clone(), error.into())),
+                Ok(digest) if keys.iter().any(|(known, _)| *known == digest) => {
+                    refused.push((name.clone(), KeyError::Repeated));
+                }
+                Ok(digest) => keys.push((digest, Principal::named(name))),
             }
-            keys.push((digest, Principal::named(name)));
         }
-        Ok(Self { keys })
+        if refused.is_empty() {
+            Ok(Self { keys })
+        } else {
+            Err(refused)
+        }
     }
 
     /// Returns whether there are no keys, so that none is asked for.
@@ -112,7 +118,7 @@ impl Authenticator for KeyRing {
 mod tests {
     use super::*;
 
-    fn ring(keys: &[(&str, &str)]) -> Result<KeyRing, (String, KeyError)> {
+    fn ring(keys: &[(&str, &str)]) -> Result<KeyRing, Vec<(String, KeyError)>> {
         KeyRing::from_config(&AuthConfig {
             keys: keys
                 .iter()
@@ -150,7 +156,11 @@ mod tests {
 
     #[test]
     fn keys_that_cannot_be_used_are_refused_by_name() {
-        let error = |keys: &[(&str, &str)]| ring(keys).unwrap_err();
+        let error = |keys: &[(&str, &str)]| {
+            let errors = ring(keys).unwrap_err();
+            assert_eq!(errors.len(), 1);
+            errors[0].clone()
+        };
         assert_eq!(
             error(&[("a", "short")]),
             ("a".into(), KeyError::Digest(KeyDigestError::Short))

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use riglm_domain::id::UpstreamName;
+
 /// Why there is no usable configuration. Every variant ends the process with exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -95,6 +97,14 @@ pub enum ConfigError {
         /// The names that there are.
         known: Vec<String>,
     },
+    /// An upstream cannot be used as it is configured.
+    #[error("failed to use upstream {name}: {reason}")]
+    Upstream {
+        /// Its name.
+        name: UpstreamName,
+        /// Why it cannot.
+        reason: String,
+    },
     /// Two upstreams have names that cannot be told apart.
     #[error(
         "{origin}: {key} has the same name as {other} ({other_origin}); case and the characters '.', '-' and '_' do not make names different"
@@ -118,8 +128,18 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Returns the errors that this one consists of.
+    #[must_use]
+    pub fn parts(self) -> Vec<Self> {
+        match self {
+            Self::Several(errors) => errors,
+            error => vec![error],
+        }
+    }
+
     /// Returns all of these as one error.
-    pub(super) fn all(mut errors: Vec<Self>) -> Self {
+    #[must_use]
+    pub fn all(mut errors: Vec<Self>) -> Self {
         match errors.len() {
             1 => errors.remove(0),
             _ => Self::Several(errors),

@@ -89,10 +89,16 @@ impl ConfigFile {
         environment: &Environment,
     ) -> Result<Map<String, Value>, ConfigError> {
         let mut values = self.values.clone();
+        let mut wrong = Vec::new();
         for (key, value) in &mut values {
-            self.complete(key, value, environment)?;
+            self.complete(key, value, environment, &mut wrong);
         }
-        Ok(values)
+        if wrong.is_empty() {
+            return Ok(values);
+        }
+        // Tables have no order of their own.
+        wrong.sort_by_key(ToString::to_string);
+        Err(ConfigError::all(wrong))
     }
 
     fn complete(
@@ -100,34 +106,35 @@ impl ConfigFile {
         key: &str,
         value: &mut Value,
         environment: &Environment,
-    ) -> Result<(), ConfigError> {
+        wrong: &mut Vec<ConfigError>,
+    ) {
         match &mut value.kind {
-            ValueKind::String(text) => {
-                *text = interpolated(text, environment).map_err(|error| match error {
-                    InterpolationError::NotSet(variable) => ConfigError::VariableNotSet {
+            ValueKind::String(text) => match interpolated(text, environment) {
+                Ok(completed) => *text = completed,
+                Err(InterpolationError::NotSet(variable)) => {
+                    wrong.push(ConfigError::VariableNotSet {
                         path: self.path.clone(),
                         key: key.into(),
                         variable,
-                    },
-                    InterpolationError::Malformed => ConfigError::Reference {
-                        path: self.path.clone(),
-                        key: key.into(),
-                    },
-                })?;
-            }
+                    });
+                }
+                Err(InterpolationError::Malformed) => wrong.push(ConfigError::Reference {
+                    path: self.path.clone(),
+                    key: key.into(),
+                }),
+            },
             ValueKind::Table(table) => {
                 for (part, value) in table {
-                    self.complete(&join(key, part), value, environment)?;
+                    self.complete(&join(key, part), value, environment, wrong);
                 }
             }
             ValueKind::Array(items) => {
                 for (position, value) in items.iter_mut().enumerate() {
-                    self.complete(&format!("{key}[{position}]"), value, environment)?;
+                    self.complete(&format!("{key}[{position}]"), value, environment, wrong);
                 }
             }
             _ => {}
         }
-        Ok(())
     }
 }
 

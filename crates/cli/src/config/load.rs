@@ -9,7 +9,7 @@ use riglm_adapters_prediction::ProfileConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
-use validator::Validate;
+use validator::{Validate, ValidationErrors};
 
 use super::lenient::Lenient;
 use super::recommend::{Around, plans};
@@ -17,7 +17,7 @@ use super::root::{ProfileSections, Sections};
 use super::spellings::usual;
 use super::tree::{is_secret, join, origin_of, without};
 use super::upstreams::all_upstreams;
-use super::validation::{first_refusal, refusals};
+use super::validation::{Refusal, refusals};
 use super::{
     Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, RerankBy, Surroundings,
     TuningUse, overrides,
@@ -208,10 +208,16 @@ fn checked(
     let ruled = ruled(&sections, tree, &wrong);
     wrong.extend(ruled);
     let is_sound = wrong.is_empty();
-    let keys = KeyRing::from_config(&sections.auth)
-        .map_err(|(name, error)| value_error(tree, format!("auth.keys.{name}"), error.to_string()));
-    let keys = kept(keys, &mut wrong);
-    kept(check_control(&sections.control, tree), &mut wrong);
+    let keys = match KeyRing::from_config(&sections.auth) {
+        Ok(keys) => Some(keys),
+        Err(refused) => {
+            wrong.extend(refused.into_iter().map(|(name, error)| {
+                value_error(tree, format!("auth.keys.{name}"), error.to_string())
+            }));
+            None
+        }
+    };
+    wrong.extend(check_control(&sections.control, tree));
     if let Some(keys) = &keys {
         kept(check_address(&sections, keys, tree, overrides), &mut wrong);
     }
@@ -220,7 +226,8 @@ fn checked(
         kept(check_own_tools(&sections, tree), &mut wrong);
         kept(check_models(&sections, tree), &mut wrong);
     }
-    let profile = kept(check_profiles(&sections, tree, overrides), &mut wrong).flatten();
+    wrong.extend(check_profiles(&sections, tree));
+    let profile = kept(named_profile(&sections, overrides), &mut wrong).flatten();
     let named = all_upstreams(sections.upstream.clone(), sections.upstreams.clone(), tree);
     let upstreams = kept(named, &mut wrong).unwrap_or_default();
     let (Some(keys), true) = (keys, wrong.is_empty()) else {
@@ -369,84 +376,99 @@ fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(),
     Ok(())
 }
 
-/// Checks the keys of the control server.
-fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Result<(), ConfigError> {
-    let refused = |key: String, reason: String| Err(value_error(tree, key, reason));
+/// Returns what is wrong with the keys of the control server.
+fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Vec<ConfigError> {
+    let mut wrong = Vec::new();
+    let mut refuse = |key: String, reason: String| wrong.push(value_error(tree, key, reason));
     if let Some(token) = &control.token
         && let Err(error) = token.digest()
     {
-        return refused("control.token".into(), error.to_string());
+        refuse("control.token".into(), error.to_string());
     }
     for (name, key) in &control.keys {
         if let Err(error) = key.key.digest() {
-            return refused(format!("control.keys.{name}.key"), error.to_string());
+            refuse(format!("control.keys.{name}.key"), error.to_string());
         }
+        let scopes = format!("control.keys.{name}.scopes");
         if key.scopes.is_empty() {
             let reason = "expected at least one of read, override and config";
-            return refused(format!("control.keys.{name}.scopes"), reason.into());
-        }
-        if key.scopes.contains(&Scope::Data) {
+            refuse(scopes, reason.into());
+        } else if key.scopes.contains(&Scope::Data) {
             let reason = "scope data is not used yet: no request asks for it, so that it would guard \
                           nothing; leave it out";
-            return refused(format!("control.keys.{name}.scopes"), reason.into());
+            refuse(scopes, reason.into());
         }
     }
-    Ok(())
+    wrong
 }
 
-/// Checks what profiles make of the section `filtering`, and that only those are named that there
-/// are. Returns the one that the command line names.
-fn check_profiles(
-    sections: &Sections,
-    tree: &Map<String, Value>,
-    overrides: &Overrides,
-) -> Result<Option<ProfileName>, ConfigError> {
+/// Returns what is wrong with what profiles make of the sections `filtering` and `safeguards.budget`,
+/// and which profiles are named that there are not.
+fn check_profiles(sections: &Sections, tree: &Map<String, Value>) -> Vec<ConfigError> {
+    let mut wrong = Vec::new();
     let mut seen: Vec<&ProfileName> = Vec::new();
     for (name, profile) in &sections.profiles {
         let is_same = |one: &&&ProfileName| one.as_str().eq_ignore_ascii_case(name.as_str());
         if let Some(same) = seen.iter().find(is_same) {
             let reason = format!("differs from profiles.{same} in the case of letters alone");
-            return Err(value_error(tree, format!("profiles.{name}"), reason));
+            wrong.push(value_error(tree, format!("profiles.{name}"), reason));
         }
         seen.push(name);
-        let filtering = sections.filtering.under(&profile.filtering);
-        if let Err(errors) = filtering.validate()
-            && let Some(refusal) = first_refusal(&errors)
-        {
-            let section = format!("profiles.{name}.filtering");
-            let key = join(&section, &refusal.key)
-                .trim_end_matches('.')
-                .to_owned();
-            return Err(value_error(tree, key, refusal.reason));
-        }
-        let budget = sections.safeguards.budget.under(&profile.safeguards.budget);
-        if let Err(errors) = budget.validate()
-            && let Some(refusal) = first_refusal(&errors)
-        {
-            let section = format!("profiles.{name}.safeguards.budget");
-            let key = join(&section, &refusal.key)
-                .trim_end_matches('.')
-                .to_owned();
-            return Err(value_error(tree, key, refusal.reason));
+        // What is wrong with a section itself was told with that.
+        let of_filtering = added_refusals(
+            &sections.filtering,
+            &sections.filtering.under(&profile.filtering),
+        );
+        let budget = &sections.safeguards.budget;
+        let of_budget = added_refusals(budget, &budget.under(&profile.safeguards.budget));
+        let refused = (of_filtering
+            .into_iter()
+            .map(|refusal| ("filtering", refusal)))
+        .chain((of_budget.into_iter()).map(|refusal| ("safeguards.budget", refusal)));
+        for (section, refusal) in refused {
+            let key = join(&format!("profiles.{name}.{section}"), &refusal.key);
+            let key = key.trim_end_matches('.').to_owned();
+            wrong.push(value_error(tree, key, refusal.reason));
         }
     }
-    let unknown = |name: &str| {
-        let names: Vec<&str> = sections.profiles.keys().map(ProfileName::as_str).collect();
-        let known = if names.is_empty() {
-            "section profiles has none".to_owned()
-        } else {
-            format!("there are {}", names.join(", "))
-        };
-        format!("there is no profile {name:?}; {known}")
-    };
     for (position, pool) in sections.filtering.pools.iter().enumerate() {
         if let Some(name) = &pool.profile
             && !sections.profiles.contains_key(name)
         {
             let key = format!("filtering.pools[{position}].profile");
-            return Err(value_error(tree, key, unknown(name.as_str())));
+            let reason = unknown_profile(name.as_str(), sections);
+            wrong.push(value_error(tree, key, reason));
         }
     }
+    wrong
+}
+
+/// Returns what the rules say of a section that they do not say of what it is made from.
+fn added_refusals(base: &impl Validate, made: &impl Validate) -> Vec<Refusal> {
+    let of = |section: Result<(), ValidationErrors>| {
+        section.map_or_else(|errors| refusals(&errors), |()| Vec::new())
+    };
+    let known = of(base.validate());
+    let mut refused = of(made.validate());
+    refused.retain(|refusal| known.iter().all(|known| known.key != refusal.key));
+    refused
+}
+
+fn unknown_profile(name: &str, sections: &Sections) -> String {
+    let names: Vec<&str> = sections.profiles.keys().map(ProfileName::as_str).collect();
+    let known = if names.is_empty() {
+        "section profiles has none".to_owned()
+    } else {
+        format!("there are {}", names.join(", "))
+    };
+    format!("there is no profile {name:?}; {known}")
+}
+
+/// Returns the profile that the command line names.
+fn named_profile(
+    sections: &Sections,
+    overrides: &Overrides,
+) -> Result<Option<ProfileName>, ConfigError> {
     let Some(name) = &overrides.profile else {
         return Ok(None);
     };
@@ -458,7 +480,7 @@ fn check_profiles(
         None => Err(ConfigError::Value {
             origin: overrides::ORIGIN.into(),
             key: "--profile".into(),
-            reason: unknown(name),
+            reason: unknown_profile(name, sections),
         }),
     }
 }

@@ -23,6 +23,11 @@ pub(super) fn join(key: &str, part: &str) -> String {
 
 /// Returns whether the value at this path may be a secret.
 pub(super) fn is_secret(path: &[&str]) -> bool {
+    if let ["control", "keys", _, part] = path
+        && part.split('[').next() == Some("scopes")
+    {
+        return false;
+    }
     // Credentials in the place of the section that should hold them are secrets too.
     matches!(path.last(), Some(&("auth" | "credentials")))
         || is_database_url(path)

@@ -72,6 +72,17 @@ impl ToolStatistics {
         self.n_open + self.outcomes.values().sum::<u64>()
     }
 
+    /// Returns the number of calls that ended with an error or not in time.
+    #[must_use]
+    pub fn n_failed(&self) -> u64 {
+        let failed = |outcome: Outcome| outcome.tells_of_tool() && !outcome.is_success();
+        let ended = self.outcomes.iter();
+        ended
+            .filter(|(outcome, _)| failed(**outcome))
+            .map(|(_, n)| n)
+            .sum()
+    }
+
     /// Returns the share of calls with the outcome `ok` among those that ended, of 0 to 1; `None`
     /// when none has ended. Calls that never came to the tool do not count.
     #[must_use]

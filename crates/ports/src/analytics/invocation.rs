@@ -3,8 +3,9 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, WorkSessionId};
-use riglm_domain::invocation::{InvocationSummary, PastCall};
+use jiff::Timestamp;
+use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::invocation::{CallState, InvocationSummary, PastCall};
 
 use super::StoreError;
 
@@ -13,8 +14,15 @@ use super::StoreError;
 pub struct InvocationFilter {
     /// Only calls of this session.
     pub session: Option<SessionId>,
-    /// Only calls of this tool.
+    /// Only calls of this tool, by the name that its upstream knows.
     pub tool: Option<ToolName>,
+    /// Only calls that were forwarded to this upstream.
+    pub upstream: Option<UpstreamName>,
+    /// Only calls that were received at this moment or later, by their identifiers, which have it to
+    /// the millisecond.
+    pub since: Option<Timestamp>,
+    /// Only calls that are in flight, or that ended so.
+    pub state: Option<CallState>,
 }
 
 /// Reads recorded tool calls.
@@ -31,6 +39,15 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         filter: &InvocationFilter,
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError>;
+
+    /// Returns the calls with these identifiers, oldest first by identifier. Those of no call are left
+    /// out.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn calls_by_id(&self, ids: &[InvocationId])
+    -> Result<Vec<InvocationSummary>, StoreError>;
 
     /// Returns the oldest `limit` calls by identifier, oldest first: all, or those after a call,
     /// which need not be there any more. Calls in flight are among them. So the whole history can

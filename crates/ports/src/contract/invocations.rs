@@ -1,8 +1,8 @@
 //! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository).
 
 use jiff::Timestamp;
-use riglm_domain::id::{InvocationId, ToolName, WorkSessionId};
-use riglm_domain::invocation::{Invocation, Outcome, PastCall};
+use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::invocation::{CallState, Invocation, Outcome, PastCall};
 use riglm_domain::record::Record;
 
 use super::UsageStore;
@@ -234,16 +234,120 @@ pub async fn only_calls_that_fit_are_read_and_counted(store: &impl UsageStore) {
         (Some(two), Some(add.clone()), &[5]),
         (Some(session(run(1), 9).id), None, &[]),
     ] {
-        let filter = InvocationFilter { session, tool };
-        let fitting = store.invocations(&filter, 9).await.unwrap();
-        let sequences: Vec<_> = fitting
-            .iter()
-            .map(|call| call.invocation.sequence)
-            .collect();
-        assert_eq!(sequences, expected, "{filter:?}");
-        let count = store.count(&filter).await.unwrap();
-        assert_eq!(count, expected.len() as u64, "{filter:?}");
+        let filter = InvocationFilter {
+            session,
+            tool,
+            ..InvocationFilter::default()
+        };
+        assert_fitting(store, &filter, expected).await;
     }
+}
+
+/// Asserts that the calls with these positions fit the filter and no others.
+async fn assert_fitting(store: &impl UsageStore, filter: &InvocationFilter, expected: &[u64]) {
+    let fitting = store.invocations(filter, 9).await.unwrap();
+    let sequences: Vec<_> = (fitting.iter())
+        .map(|call| call.invocation.sequence)
+        .collect();
+    assert_eq!(sequences, expected, "{filter:?}");
+    let count = store.count(filter).await.unwrap();
+    assert_eq!(count, expected.len() as u64, "{filter:?}");
+    let newest = store.invocations(filter, 1).await.unwrap();
+    let newest: Vec<_> = (newest.iter())
+        .map(|call| call.invocation.sequence)
+        .collect();
+    assert_eq!(
+        newest,
+        expected[expected.len().saturating_sub(1)..],
+        "{filter:?}"
+    );
+}
+
+/// Only calls of the upstream, from the moment on, and in the state that the filter names are read and
+/// counted, alone or together with session and tool.
+pub async fn calls_are_told_apart_by_upstream_moment_and_state(store: &impl UsageStore) {
+    let (one, two) = (session(run(1), 1).id, session(run(1), 2).id);
+    let [mail, files] = ["mail", "files"].map(|name| UpstreamName::parse(name).unwrap());
+    let ok = Some(Outcome::Ok);
+    let made = [
+        (3, one, &mail, "send", ok),
+        (4, one, &files, "send", Some(Outcome::Error)),
+        (5, two, &mail, "send", None),
+        (6, two, &mail, "read", ok),
+        (7, one, &files, "read", Some(Outcome::Timeout)),
+    ];
+    for (n, session, upstream, tool, outcome) in made {
+        let mut call = call_of(session, n, tool);
+        call.upstream = upstream.clone();
+        let ended = outcome.map(|outcome| Record::CallClosed(end(&call, outcome)));
+        let opened = Record::CallOpened(call);
+        apply(
+            store,
+            &[opened].into_iter().chain(ended).collect::<Vec<_>>(),
+        )
+        .await;
+    }
+    let all = InvocationFilter::default();
+    let ended = |outcome| Some(CallState::Ended(outcome));
+    let of_mail = InvocationFilter {
+        upstream: Some(mail),
+        ..all.clone()
+    };
+    let since = |n: i64| InvocationFilter {
+        since: Some(moment(n)),
+        ..all.clone()
+    };
+    let in_state = |state| InvocationFilter {
+        state,
+        ..all.clone()
+    };
+    let of_tool = |session: Option<SessionId>, rest: &InvocationFilter| InvocationFilter {
+        session,
+        tool: Some(ToolName::from("send")),
+        ..rest.clone()
+    };
+    assert_fitting(store, &of_mail, &[3, 5, 6]).await;
+    assert_fitting(store, &of_tool(None, &of_mail), &[3, 5]).await;
+    assert_fitting(store, &of_tool(Some(two), &of_mail), &[5]).await;
+    assert_fitting(store, &since(0), &[3, 4, 5, 6, 7]).await;
+    assert_fitting(store, &since(5), &[5, 6, 7]).await;
+    assert_fitting(store, &since(8), &[]).await;
+    let early = InvocationFilter {
+        since: Some(Timestamp::MIN),
+        ..all.clone()
+    };
+    assert_fitting(store, &early, &[3, 4, 5, 6, 7]).await;
+    assert_fitting(store, &of_tool(Some(one), &since(4)), &[4]).await;
+    assert_fitting(store, &in_state(Some(CallState::InFlight)), &[5]).await;
+    assert_fitting(store, &in_state(ended(Outcome::Ok)), &[3, 6]).await;
+    assert_fitting(store, &in_state(ended(Outcome::Refused)), &[]).await;
+    let together = InvocationFilter {
+        session: Some(one),
+        since: Some(moment(4)),
+        state: ended(Outcome::Timeout),
+        upstream: Some(files),
+        tool: None,
+    };
+    assert_fitting(store, &together, &[7]).await;
+}
+
+/// The calls with the identifiers that are asked for come back, oldest first, and no others.
+pub async fn calls_are_found_by_identifier(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let calls = [2, 3, 4].map(|n| call(session, n));
+    let opened = calls.clone().map(Record::CallOpened);
+    apply(store, &opened).await;
+    let ended = end(&calls[2], Outcome::Ok);
+    apply(store, &[Record::CallClosed(ended.clone())]).await;
+    let unknown = call(session, 9).id;
+    let wanted = [calls[2].id, unknown, calls[0].id, calls[2].id];
+    let found = store.calls_by_id(&wanted).await.unwrap();
+    let expected = [
+        summary(calls[0].clone(), None),
+        summary(calls[2].clone(), Some(ended)),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(store.calls_by_id(&[]).await.unwrap(), []);
 }
 
 /// A tool may have any name, and is found by it.
@@ -262,8 +366,8 @@ pub async fn any_name_of_a_tool_survives(store: &impl UsageStore) {
     assert_eq!(read, names);
     for name in &names {
         let filter = InvocationFilter {
-            session: None,
             tool: Some(ToolName::from(name.as_str())),
+            ..InvocationFilter::default()
         };
         assert_eq!(store.count(&filter).await.unwrap(), 1, "{name:?}");
     }

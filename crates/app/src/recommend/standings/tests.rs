@@ -60,6 +60,13 @@ impl InvocationRepository for Gate {
         Ok(Vec::new())
     }
 
+    async fn calls_by_id(
+        &self,
+        _ids: &[InvocationId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn past_calls(
         &self,
         _after: Option<InvocationId>,

@@ -17,7 +17,7 @@ use riglm_ports::analytics::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Labelled, graded, share, shown_as, summary};
+use super::{Labelled, add_expansion, graded, share, shown_as, summary};
 use crate::args::{EvalRecommendArgs, ExpansionChoice};
 use crate::config::Config;
 
@@ -42,7 +42,7 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
         alone: arguments.alone,
         fusion: arguments.fusion,
         history: arguments.history,
-        expansion: ExpansionChoice::None,
+        expansion: arguments.expansion.unwrap_or(ExpansionChoice::None),
         recommending: Some(Recommending {
             lexicon: options.lexicon,
             weights: config.recommend.weights().unwrap_or_default(),
@@ -54,6 +54,7 @@ pub(super) async fn run(config: &Config, arguments: &EvalRecommendArgs) -> anyho
     let mut summary = summary(catalog, n_tools, &report);
     let metrics = &report.metrics;
     at_places(&mut summary, metrics);
+    add_expansion(&mut summary, arguments.expansion, &report);
     let (n_recommended, n_right) = report.recommended;
     summary.insert("ctr".into(), ratio(n_right, metrics.n_queries()));
     let coverage = ratio(n_recommended as u64, n_tools as u64);
@@ -76,6 +77,11 @@ async fn stored(config: &Config, arguments: &EvalRecommendArgs) -> anyhow::Resul
     });
     let summary = of_stored(&recommendations, &feedback, known.collect());
     shown_as(arguments.json, summary, Vec::new())
+}
+
+/// Returns what is measured where nothing was recommended.
+pub(super) fn of_nothing() -> Map<String, Value> {
+    of_stored(&[], &[], BTreeSet::new())
 }
 
 fn of_stored(

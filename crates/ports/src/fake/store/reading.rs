@@ -63,15 +63,14 @@ impl Rows {
     }
 
     fn fitting(&self, filter: &InvocationFilter) -> impl Iterator<Item = &InvocationSummary> {
-        self.calls.values().filter(|call| {
-            let session = filter
-                .session
-                .is_none_or(|id| id == call.invocation.session);
-            let tool = filter
-                .tool
-                .as_ref()
-                .is_none_or(|tool| *tool == call.invocation.tool);
-            session && tool
+        let first = filter.since.map(|since| InvocationId::new(since, [0; 10]));
+        self.calls.values().filter(move |call| {
+            let InvocationSummary { invocation, .. } = call;
+            (filter.session).is_none_or(|id| id == invocation.session)
+                && (filter.tool.as_ref()).is_none_or(|tool| *tool == invocation.tool)
+                && (filter.upstream.as_ref()).is_none_or(|name| *name == invocation.upstream)
+                && first.is_none_or(|first| invocation.id >= first)
+                && filter.state.is_none_or(|state| state == call.state())
         })
     }
 }
@@ -132,6 +131,15 @@ impl InvocationRepository for MemoryStore {
         limit: u32,
     ) -> Result<Vec<InvocationSummary>, StoreError> {
         Ok(last(self.rows().fitting(filter), limit))
+    }
+
+    async fn calls_by_id(
+        &self,
+        ids: &[InvocationId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        let (rows, all) = (self.rows(), InvocationFilter::default());
+        let is_meant = |call: &&InvocationSummary| ids.contains(&call.invocation.id);
+        Ok(last(rows.fitting(&all).filter(is_meant), u32::MAX))
     }
 
     async fn past_calls(

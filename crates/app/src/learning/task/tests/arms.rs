@@ -22,6 +22,13 @@ impl InvocationRepository for Counted {
         self.store.invocations(filter, limit).await
     }
 
+    async fn calls_by_id(
+        &self,
+        ids: &[InvocationId],
+    ) -> Result<Vec<InvocationSummary>, StoreError> {
+        self.store.calls_by_id(ids).await
+    }
+
     async fn past_calls(
         &self,
         after: Option<InvocationId>,

@@ -1,0 +1,132 @@
+//! Options of the commands that show calls, tools and upstreams.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use riglm_domain::id::{SessionId, UpstreamName};
+use riglm_domain::invocation::{CallState, Outcome};
+
+use super::{Moment, Places, StoreArgs};
+
+/// The name of the state of a call that has not ended.
+const IN_FLIGHT: &str = "in-flight";
+
+/// How many calls are listed at most where nothing else is asked for.
+const USUAL_LIMIT: u32 = 1_000;
+
+/// How many recorded calls stand before those that follow.
+const USUAL_LIMIT_OF_FOLLOWED: u32 = 10;
+
+/// Options of `calls`.
+#[derive(Clone, Debug, Args)]
+pub struct CallsArgs {
+    /// Where configuration and data lie.
+    #[command(flatten)]
+    pub places: Places,
+    /// Print a JSON array; with --follow one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Print how many calls there are and nothing else
+    #[arg(long, conflicts_with = "json")]
+    pub count: bool,
+    /// Only calls of this session
+    #[arg(long, value_name = "ID")]
+    pub session: Option<SessionId>,
+    /// Only calls of this tool, by its own name or the one that clients see
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Only calls that this upstream was to answer
+    #[arg(long, value_name = "NAME", value_parser = UpstreamName::parse)]
+    pub upstream: Option<UpstreamName>,
+    /// Only calls that ended so, or that are in flight
+    #[arg(long, value_name = "OUTCOME", value_parser = state_parser())]
+    pub outcome: Option<StateChoice>,
+    /// Only calls received since then: a duration such as 30m or 7d, or a time (UTC without an offset)
+    #[arg(long, value_name = "DURATION|TIME")]
+    pub since: Option<Moment>,
+    /// Go on with each call that ends from now on, until interrupted
+    #[arg(long, conflicts_with = "count")]
+    pub follow: bool,
+    /// The most calls to list; the newest ones are listed [default: 1000, with --follow 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+}
+
+impl CallsArgs {
+    /// Returns how many recorded calls are listed at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit.unwrap_or(if self.follow {
+            USUAL_LIMIT_OF_FOLLOWED
+        } else {
+            USUAL_LIMIT
+        })
+    }
+
+    /// Returns the state of the calls that are meant.
+    #[must_use]
+    pub fn state(&self) -> Option<CallState> {
+        self.outcome.map(|StateChoice(state)| state)
+    }
+}
+
+/// The state of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateChoice(CallState);
+
+fn state_parser() -> impl TypedValueParser<Value = StateChoice> {
+    let names = (Outcome::ALL.map(Outcome::as_str).into_iter()).chain([IN_FLIGHT]);
+    PossibleValuesParser::new(names).try_map(|name| {
+        if name == IN_FLIGHT {
+            return Ok(StateChoice(CallState::InFlight));
+        }
+        let outcome = Outcome::parse(&name).ok_or("unknown outcome")?;
+        Ok::<_, &'static str>(StateChoice(CallState::Ended(outcome)))
+    })
+}
+
+/// By what tools are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sorting {
+    /// Upstream and name
+    Name,
+    /// Number of calls, most first
+    Calls,
+    /// Number of failed calls, most first
+    Errors,
+    /// Median of the durations, longest first
+    P50,
+    /// 95th percentile of the durations, longest first
+    P95,
+    /// Last call, newest first
+    LastUsed,
+    /// Tokens of the definition, most first
+    Tokens,
+}
+
+/// Options of `tools`.
+#[derive(Clone, Debug, Args)]
+pub struct ToolsArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only tools of this upstream
+    #[arg(long, value_name = "NAME", value_parser = UpstreamName::parse)]
+    pub upstream: Option<UpstreamName>,
+    /// How tools are sorted
+    #[arg(long, value_enum, value_name = "KEY", default_value = "name")]
+    pub sort: Sorting,
+    /// Count calls of the last so many days
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+}
+
+/// Options of `upstreams`.
+#[derive(Clone, Debug, Args)]
+pub struct UpstreamsArgs {
+    /// Where the store is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Count calls of the last so many days
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+}
