@@ -44,8 +44,8 @@ impl Scene {
             query_prefix: (name == Some("own")).then(|| "ask: ".into()),
             ..Pull::default()
         };
-        let shelf = ModelShelf::new(self.data_dir.path());
-        pull(&shelf, &request, &Job::silent()).map(Pulled::into_manifest)
+        let models = ModelShelf::new(self.data_dir.path());
+        pull(&models, &request, &Job::silent()).map(Pulled::into_manifest)
     }
 
     fn pull(&self, name: Option<&str>) -> Result<ModelManifest, PullError> {

@@ -63,8 +63,8 @@ fn write_program(path: &Path, script: &str) {
 impl Scene {
     fn pull(&self, wish: Stop) -> Result<ModelManifest, PullError> {
         let job = Job::new(wish, false, |_| ());
-        let shelf = ModelShelf::new(self.data_dir.path());
-        pull(&shelf, &self.pull, &job).map(Pulled::into_manifest)
+        let models = ModelShelf::new(self.data_dir.path());
+        pull(&models, &self.pull, &job).map(Pulled::into_manifest)
     }
 
     fn failure(&self) -> String {
