@@ -240,6 +240,36 @@ async fn a_model_is_pulled_from_the_hub_listed_verified_and_removed() {
 }
 
 #[tokio::test]
+async fn a_model_that_is_there_is_not_downloaded_again() {
+    let mut place = place();
+    let endpoint = hub(WEIGHTS_DIGEST).await;
+    let closed = format!("http://127.0.0.1:{}", process::free_port());
+    place.environment.push(("HF_ENDPOINT".into(), endpoint));
+    let manifest = place.json(&["pull", "--json"]).await;
+    place.environment.push(("HF_ENDPOINT".into(), closed));
+    for arguments in [&["pull"][..], &["pull", MINILM, "--from", "hub"]] {
+        let output = place.run(arguments).await;
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        let (result, said) = (output.stdout, output.stderr);
+        let result = String::from_utf8(result).expect("results are text");
+        assert!(
+            result.starts_with("kept all-MiniLM-L6-v2 from hub "),
+            "{result}"
+        );
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("--force downloads it again"), "{said}");
+    }
+    assert_eq!(place.json(&["pull", "--json"]).await, manifest);
+    let (code, said) = place.failure(&["pull", "--from", "hub", "--force"]).await;
+    assert_eq!(code, Some(1));
+    assert!(said.contains("the hub cannot be reached"), "{said}");
+    std::fs::write(place.model(MINILM).join("config.json"), "{}").expect("a file is written");
+    let (code, said) = place.failure(&["pull", "--from", "hub"]).await;
+    assert_eq!(code, Some(1));
+    assert!(said.contains("is damaged (config.json: "), "{said}");
+}
+
+#[tokio::test]
 async fn a_wrong_digest_is_refused_and_the_old_model_stays() {
     let mut place = place();
     place

@@ -15,6 +15,7 @@ pub mod economics;
 pub mod edit;
 pub mod embedding;
 pub mod evaluation;
+pub mod excerpt;
 pub mod exchange;
 pub mod experiment;
 pub mod feedback;

@@ -1,8 +1,9 @@
 //! The ports of riglm: what the application needs from the outside, in domain words.
 //!
-//! Each trait states what every implementation must keep; `contract` (a feature) holds one test
-//! for each of those sentences, and `fake` (a feature) holds implementations in memory. The
-//! crate depends on the domain alone.
+//! Each trait states what every implementation must keep. `contract` (a feature) tests what can be
+//! tested of that on any implementation of the store, the predictor, the encoder, the re-ranker and
+//! the tracer: not every sentence has a clause there, and other ports have none. `fake` (a feature)
+//! holds implementations in memory. The crate depends on the domain alone.
 
 pub mod analytics;
 pub mod authenticator;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riglm_domain::edit::member;
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
@@ -86,8 +87,7 @@ impl UpstreamError {
         let said = |error: &str| {
             let code = member(error, "code")?.to_owned();
             let text: String = serde_json::from_str(member(error, "message")?).ok()?;
-            let text: String = text.chars().take(MAX_SAID).collect();
-            Some(format!("{text} (code {code})"))
+            Some(format!("{} (code {code})", excerpt(&text, MAX_SAID)))
         };
         Self::Refused {
             reason: error

@@ -55,6 +55,8 @@ pub struct Pull {
     pub name: Option<ModelName>,
     /// Where it is taken from.
     pub source: Source,
+    /// Whether a model is downloaded although it is there.
+    pub is_forced: bool,
     /// What is put before queries, for a model that is not known by name.
     pub query_prefix: Option<String>,
     /// What is put before the texts of tools, for a model that is not known by name.
@@ -74,7 +76,29 @@ pub(crate) struct Fetched {
     source: String,
 }
 
-/// Brings a model to the shelf and returns its manifest. A model of that name is replaced.
+/// What a pull came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pulled {
+    /// The model was brought, in the place of one of the same name.
+    New(ModelManifest),
+    /// The model was there. Nothing was downloaded.
+    AlreadyThere(ModelManifest),
+}
+
+impl Pulled {
+    /// Returns the manifest of the model.
+    #[must_use]
+    pub fn into_manifest(self) -> ModelManifest {
+        match self {
+            Self::New(manifest) | Self::AlreadyThere(manifest) => manifest,
+        }
+    }
+}
+
+/// Brings a model to the shelf.
+///
+/// A model that is known by name is not downloaded again if it is there from the same source and all
+/// of its files have their digests, unless that is forced. A directory is copied in any case.
 ///
 /// This blocks for as long as the download takes.
 ///
@@ -82,16 +106,16 @@ pub(crate) struct Fetched {
 ///
 /// Returns [`PullError`]; the shelf is as it was then, and finished downloads are kept for the
 /// next pull.
-pub fn pull(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<ModelManifest, PullError> {
+pub fn pull(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<Pulled, PullError> {
     let result = match &pull.source {
-        Source::Directory(path) => directory::pull(shelf, pull, path, job),
+        Source::Directory(path) => directory::pull(shelf, pull, path, job).map(Pulled::New),
         _ => pull_known(shelf, pull, job),
     };
     job.progress_ended();
     result
 }
 
-fn pull_known(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<ModelManifest, PullError> {
+fn pull_known(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<Pulled, PullError> {
     let name = match &pull.name {
         Some(name) => name.clone(),
         None => catalog::DEFAULT_MODEL.parse()?,
@@ -103,9 +127,44 @@ fn pull_known(shelf: &ModelShelf, pull: &Pull, job: &Job) -> Result<ModelManifes
         return Err(PullError::PrefixesAreKnown(name));
     }
     check_source(known, pull)?;
+    if !pull.is_forced
+        && let Some(manifest) = whole_model(shelf, &name, job)?
+        && is_from(&manifest, known, &pull.source)
+    {
+        return Ok(Pulled::AlreadyThere(manifest));
+    }
     let staging = shelf.stage(&name)?;
     let fetched = fetch(known, pull, &staging, job)?;
-    finish(staging, Traits::of(known), fetched, job)
+    finish(staging, Traits::of(known), fetched, job).map(Pulled::New)
+}
+
+/// Returns the manifest of a model that is on the shelf with all of its files as they were pulled.
+fn whole_model(
+    shelf: &ModelShelf,
+    name: &ModelName,
+    job: &Job,
+) -> Result<Option<ModelManifest>, PullError> {
+    if !shelf.directory_of(name).is_dir() {
+        return Ok(None);
+    }
+    if let Some(fault) = shelf.verify(name, job)?.first() {
+        job.say(&format!(
+            "the model {name} that is there is damaged ({}: {}); pulling it anew",
+            fault.file, fault.problem
+        ));
+        return Ok(None);
+    }
+    Ok(shelf.find(name)?)
+}
+
+/// Returns whether a model came from a source that is asked for.
+fn is_from(manifest: &ModelManifest, known: &KnownModel, source: &Source) -> bool {
+    let origin = match source {
+        Source::Auto | Source::Directory(_) => return true,
+        Source::Hub => known.hub.map(hub::source_of),
+        Source::Pip => known.pip.as_ref().map(pip::source_of),
+    };
+    origin.is_some_and(|origin| manifest.source.starts_with(&origin))
 }
 
 fn check_source(known: &'static KnownModel, pull: &Pull) -> Result<(), PullError> {

@@ -40,7 +40,7 @@ pub struct RecommendedTool {
     pub name: String,
     /// The tool.
     pub tool: ToolRef,
-    /// The first sentence of its description.
+    /// The first line of its description, of a longer one the first words in 200 characters.
     pub description: String,
     /// The sum of the factors by their weights, of 0 to 1.
     pub score: f64,

@@ -61,6 +61,15 @@ impl Detail {
     fn has_summary(self) -> bool {
         matches!(self, Self::Signature | Self::Schema)
     }
+
+    /// Returns the summary of a tool, where this much is said of it; else nothing.
+    fn summary_of(self, tool: &ToolText) -> Cow<'_, str> {
+        if self.has_summary() {
+            tool.summary()
+        } else {
+            Cow::Borrowed("")
+        }
+    }
 }
 
 /// How answers are written.
@@ -129,7 +138,7 @@ struct Structured<'a> {
 #[derive(Debug, Serialize)]
 struct Match<'a> {
     name: &'a str,
-    description: &'a str,
+    description: Cow<'a, str>,
     score: f64,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     same_as: &'a [&'a str],
@@ -248,11 +257,7 @@ impl Found<'_> {
     fn as_match(&self, detail: Detail, schema: Option<Box<RawValue>>) -> Match<'_> {
         Match {
             name: self.name,
-            description: if detail.has_summary() {
-                self.text.summary()
-            } else {
-                ""
-            },
+            description: detail.summary_of(self.text),
             score: (self.score * 1_000.0).round() / 1_000.0,
             same_as: &self.same,
             input_schema: schema.filter(|_| detail == Detail::Schema),
@@ -275,7 +280,8 @@ fn entry(
     let mut entry = format!("{place}. {name}");
     if detail.has_summary() {
         entry.push_str(&plain(&tool.text.signature()));
-        let summary = plain(tool.text.summary());
+        let summary = tool.text.summary();
+        let summary = plain(&summary);
         entry.push_str(if summary.is_empty() { "" } else { " - " });
         entry.push_str(&summary);
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use riglm_domain::edit::member;
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::list_shown::ToolSet;
 use riglm_domain::scan::unescaped;
@@ -38,7 +39,8 @@ impl OfferedTool {
     /// The longest line that is returned, in characters.
     const MAX_LINE_CHARS: usize = 200;
 
-    /// Returns the first line of the description, cut to 200 characters; empty where there is none.
+    /// Returns the first line of the description, of a longer one the first words in 200 characters;
+    /// empty where there is none.
     #[must_use]
     pub fn first_line(&self) -> String {
         let description = member(&self.definition, "description").and_then(unescaped);
@@ -50,8 +52,8 @@ impl OfferedTool {
             )
         };
         let line = description.trim().split(is_end).next().unwrap_or_default();
-        let shown = line.chars().filter(|c| !is_hidden(*c));
-        shown.take(Self::MAX_LINE_CHARS).collect()
+        let shown: String = line.chars().filter(|c| !is_hidden(*c)).collect();
+        excerpt(&shown, Self::MAX_LINE_CHARS).into_owned()
     }
 }
 
@@ -266,6 +268,8 @@ mod tests {
         }
         assert_eq!(line("a\u{1b}[2J\u{202e}b"), "a[2Jb");
         assert_eq!(line(&"\u{e9}".repeat(300)).chars().count(), 200);
+        let words = line(&"Reads files ".repeat(30));
+        assert!(words.ends_with(" files Reads…"), "{words}");
         assert_eq!(line(""), "");
     }
 }

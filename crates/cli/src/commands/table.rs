@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table};
 use jiff::Timestamp;
+use riglm_domain::excerpt::excerpt;
 
 use crate::output::printable;
 
@@ -41,12 +42,7 @@ pub(super) fn table(columns: &[Column], rows: Vec<Vec<String>>) -> String {
 
 /// Returns text of a client or a server as a cell.
 pub(super) fn foreign(text: &str) -> String {
-    let cut: String = text.chars().take(MAX_CELL_CHARS).collect();
-    let mut shown = printable(&cut);
-    if cut.len() < text.len() {
-        shown.push('…');
-    }
-    shown
+    printable(&excerpt(text, MAX_CELL_CHARS))
 }
 
 /// Returns a moment as a cell, in UTC and to the second.
@@ -70,7 +66,7 @@ mod tests {
         assert!(lines[0].starts_with("TOOL"), "{shown}");
         assert!(lines[1].starts_with("a\\u{1b}[2J "), "{shown}");
         assert!(
-            lines[2].starts_with(&format!("{}…  100", "x".repeat(48))),
+            lines[2].starts_with(&format!("{}…  100", "x".repeat(47))),
             "{shown}"
         );
         assert_eq!(

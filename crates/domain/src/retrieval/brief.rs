@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use crate::excerpt::excerpt;
+
 /// The most bytes of an answer of a model that are looked at.
 const MAX_ANSWER_BYTES: usize = 16 << 10;
 /// The longest other wording that is taken, in characters.
@@ -43,7 +45,7 @@ impl BriefCatalog {
             if is_long || catalog.iter().any(|known| known.name == name) {
                 continue;
             }
-            let line: String = line.chars().take(Self::MAX_LINE_CHARS).collect();
+            let line = excerpt(&line, Self::MAX_LINE_CHARS).into_owned();
             catalog.push(BriefTool { name, line });
         }
         Self(catalog)
@@ -186,7 +188,8 @@ mod tests {
         let catalog = BriefCatalog::new((0..40).map(long));
         assert_eq!(catalog.len(), 30);
         let question = ranking_question("q", &catalog);
-        assert_eq!(question.user.matches('é').count(), 30 * 120);
+        assert_eq!(question.user.matches('é').count(), 30 * 119);
+        assert_eq!(question.user.matches('…').count(), 30);
         assert!(!question.user.contains("tool_30"));
         let same = BriefCatalog::new([("a".into(), "1".into()), ("a".into(), "2".into())]);
         assert_eq!(same.len(), 1);

@@ -1,9 +1,12 @@
 //! What is read of a tool's definition to find the tool again.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::words::words;
+use crate::excerpt::excerpt;
 use crate::hexadecimal::hex;
 
 /// The most parameters that are read of one tool.
@@ -14,7 +17,7 @@ const MAX_DEPTH: usize = 4;
 const MAX_VALUES: usize = 30;
 /// The most characters that are read of a description.
 const MAX_DESCRIPTION_CHARS: usize = 8_000;
-/// The most characters of a server's instructions that count as their first sentence.
+/// The most characters of a first sentence that are read.
 const MAX_SENTENCE_CHARS: usize = 200;
 
 /// A parameter of a tool, or a member of one that is an object.
@@ -129,10 +132,12 @@ impl ToolText {
         format!("{}: {sentence}", self.spoken_name())
     }
 
-    /// Returns the first sentence of the description.
+    /// Returns the first sentence of the description, for people and models; of a longer one the first
+    /// words in 200 characters.
     #[must_use]
-    pub fn summary(&self) -> &str {
-        first_sentence(&self.description)
+    pub fn summary(&self) -> Cow<'_, str> {
+        let sentence = sentence_in(&self.description, usize::MAX);
+        excerpt(sentence, MAX_SENTENCE_CHARS)
     }
 
     /// Returns what identifies the content: SHA-256 over all texts, in hexadecimal.
@@ -208,8 +213,13 @@ fn spoken(name: &str) -> String {
     spoken
 }
 
-/// Returns the beginning of a text up to the end of its first sentence or line.
+/// Returns the beginning of a text up to the end of its first sentence or line, as far as it is read.
 fn first_sentence(text: &str) -> &str {
+    sentence_in(text, MAX_SENTENCE_CHARS)
+}
+
+/// Returns the first sentence or line of a text, or its first `max_chars` characters.
+fn sentence_in(text: &str, max_chars: usize) -> &str {
     let text = text.trim_start();
     let mut end = text.len();
     let mut n_chars = 0;
@@ -220,7 +230,7 @@ fn first_sentence(text: &str) -> &str {
             '\n' | '。' | '！' | '？' => true,
             _ => false,
         };
-        if is_end || n_chars >= MAX_SENTENCE_CHARS {
+        if is_end || n_chars >= max_chars {
             end = at + character.len_utf8();
             break;
         }
@@ -313,6 +323,27 @@ mod tests {
             tool.full_text(),
             "files read file: Reads a file, e.g. a log.\nReturns its text. Use it often. \
              Parameters: path, options"
+        );
+    }
+
+    #[test]
+    fn a_summary_is_the_first_sentence_and_a_long_one_ends_behind_a_word() {
+        let of = |description: String| ToolText {
+            description,
+            ..ToolText::default()
+        };
+        assert_eq!(
+            of("Reads it, e.g. here. More.".into()).summary(),
+            "Reads it, e.g. here."
+        );
+        let long = of("Reads whatever files there are ".repeat(20))
+            .summary()
+            .into_owned();
+        assert!(long.ends_with(" there are Reads…"), "{long}");
+        assert!(long.chars().count() <= MAX_SENTENCE_CHARS);
+        assert_eq!(
+            of("読".repeat(300)).summary().chars().count(),
+            MAX_SENTENCE_CHARS
         );
     }
 

@@ -9,6 +9,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use riglm_domain::excerpt::excerpt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +126,5 @@ fn page(status: StatusCode, text: &'static str) -> Response {
 
 /// Returns what somebody else wrote as it may stand on a terminal.
 pub(super) fn printable(text: &str) -> String {
-    let cut: String = text.chars().take(MAX_REASON_CHARS).collect();
-    cut.escape_debug().to_string()
+    excerpt(text, MAX_REASON_CHARS).escape_debug().to_string()
 }

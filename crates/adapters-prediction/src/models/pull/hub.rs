@@ -154,8 +154,13 @@ pub(super) fn fetch(
     }
     Ok(Fetched {
         files: placed,
-        source: format!("hub {repository} at {commit}"),
+        source: format!("{}{commit}", source_of(repository)),
     })
+}
+
+/// Returns how the sources of all models begin that come from a repository.
+pub(super) fn source_of(repository: &str) -> String {
+    format!("hub {repository} at ")
 }
 
 /// Copies the files from the cache of the hub, when all of them are there and sound.
@@ -184,7 +189,10 @@ fn from_cache(
     }
     Ok(Some(Fetched {
         files: copied,
-        source: format!("hub {repository} at {commit}, from the cache of the hub"),
+        source: format!(
+            "{}{commit}, from the cache of the hub",
+            source_of(repository)
+        ),
     }))
 }
 

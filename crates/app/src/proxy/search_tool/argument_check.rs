@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Validator};
 use lru::LruCache;
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::tool::ToolRef;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -183,7 +184,7 @@ impl Schema {
             let path = error.instance_path().to_string();
             let place = if path.is_empty() { "arguments" } else { &path };
             let text = format!("{place}: {}", error.masked_with("it"));
-            text.chars().take(MAX_PROBLEM_CHARS).collect()
+            excerpt(&text, MAX_PROBLEM_CHARS).into_owned()
         });
         Ok(described.collect())
     }

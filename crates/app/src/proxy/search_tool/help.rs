@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use riglm_domain::excerpt::excerpt;
+
 use crate::search::{Offer, OfferedTool, input_schema, nearest_tools};
 
 /// How many names are suggested.
@@ -60,10 +62,7 @@ pub(in crate::proxy) fn unknown(
     search: Option<&str>,
     length: Length,
 ) -> Option<String> {
-    let known = || {
-        let cut: String = name.chars().take(MAX_NAME_CHARS).collect();
-        format!("No tool is named {cut:?}")
-    };
+    let known = || format!("No tool is named {:?}", excerpt(name, MAX_NAME_CHARS));
     let near = nearest_tools(name, offer, N_NAMES);
     let near: Vec<&OfferedTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
     if near.is_empty() {

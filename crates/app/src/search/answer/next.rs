@@ -1,5 +1,7 @@
 //! Tools that are likely to be needed after those that were found.
 
+use std::borrow::Cow;
+
 use riglm_domain::retrieval::ToolText;
 use riglm_ports::token_counter::TokenCounter;
 use serde::Serialize;
@@ -37,7 +39,7 @@ impl<'a> Predicted<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct NextMatch<'a> {
     name: &'a str,
-    description: &'a str,
+    description: Cow<'a, str>,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<Box<RawValue>>,
@@ -88,11 +90,7 @@ impl<'a> NextDraft<'a> {
                 draft.text.push_str(&entry);
                 draft.matches.push(NextMatch {
                     name: tool.name,
-                    description: if detail.has_summary() {
-                        tool.text.summary()
-                    } else {
-                        ""
-                    },
+                    description: detail.summary_of(tool.text),
                     reason: tool.reason,
                     input_schema: schema.filter(|_| detail == Detail::Schema),
                 });

@@ -65,6 +65,30 @@ fn the_first_tools_have_schemas_and_the_others_signatures() {
 }
 
 #[test]
+fn a_long_description_ends_behind_a_word_in_both_forms() {
+    let description = "Reads whatever files there are ".repeat(20);
+    let definition = serde_json::json!({ "name": "a", "description": description }).to_string();
+    let text = ToolText::of_definition("a", &definition);
+    let found = Found {
+        name: "a",
+        text: &text,
+        definition: &definition,
+        score: 0.5,
+        same: Vec::new(),
+    };
+    let rules = AnswerRules::default();
+    let answer = write((&[found], &[]), &[], SearchQuality::High, &rules, &Bytes);
+    assert!(
+        answer.text.contains(" there are Reads…\n"),
+        "{}",
+        answer.text
+    );
+    let structured: Value = serde_json::from_str(&answer.structured).unwrap();
+    let shown = structured["matches"][0]["description"].as_str().unwrap();
+    assert!(shown.ends_with(" there are Reads…"), "{shown}");
+}
+
+#[test]
 fn both_forms_have_the_schema_without_the_spaces_between_its_tokens() {
     let spaces = " \n\t\r".repeat(100_000);
     let definition = format!(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::retrieval::{
@@ -241,9 +242,6 @@ impl Curated {
 /// Returns what an answer repeats of a note.
 fn repeated(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut shown: String = line.chars().take(MAX_REPEATED).collect();
-    if shown.len() < line.len() {
-        shown.push_str("...");
-    }
+    let shown = excerpt(&line, MAX_REPEATED);
     format!("From a note of the operator: {shown}")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::retrieval::{ExpansionRules, Hit, Query, Variant, VariantSource, fused};
 use riglm_domain::search::SearchQuality;
 use riglm_ports::observer::{Event, ModelAsked, ModelKind, ModelOutcome, ModelPurpose};
@@ -130,7 +131,7 @@ impl Ladder {
 fn searched_for(variants: &[Variant]) -> String {
     let mut said = "Little fits these words; also searched for:".to_owned();
     for (number, variant) in variants.iter().enumerate() {
-        let text: String = variant.text.chars().take(MAX_REPEATED).collect();
+        let text = excerpt(&variant.text, MAX_REPEATED);
         let separator = if number == 0 { " " } else { ", " };
         // Writing to a string does not fail.
         let _ = write!(said, "{separator}\"{}\"", text.replace('\n', " "));

@@ -57,7 +57,7 @@ impl<'a> Contents<'a> {
         self.read(&tool.server, Part::Server, &mut told);
         self.read(&tool.name, Part::Name, &mut told);
         self.read(&tool.title, Part::Summary, &mut told);
-        self.read(tool.summary(), Part::Summary, &mut told);
+        self.read(&tool.summary(), Part::Summary, &mut told);
         let outer = tool.parameters.iter().filter(|it| it.depth == 0);
         for parameter in outer.take(MAX_PARAMETERS) {
             self.read(&parameter.name, Part::Parameter, &mut told);

@@ -1,5 +1,7 @@
 //! The words of searches: when they count as the same, and how they are quoted.
 
+use crate::excerpt::excerpt;
+
 /// The longest query that is quoted whole, in characters.
 const MAX_QUOTED_CHARS: usize = 60;
 
@@ -25,33 +27,32 @@ pub fn normalised(query: &str) -> String {
     inner.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns words between quotes as they are said to a model: cut, on one line, without characters
-/// that are not seen or change the direction of what follows, with single quotes for double ones.
+/// Returns words between quotes as they are said to a model: their beginning, on one line, without
+/// characters that are not seen or change the direction of what follows, with single quotes for double
+/// ones.
 #[must_use]
 pub fn quoted(words: &str) -> String {
     let visible = words
         .chars()
         .filter(|it| it.is_whitespace() || !is_hidden(*it));
-    let mut text = String::from('"');
-    let (mut n, mut is_space_due, mut is_cut) = (0, false, false);
+    let (mut line, mut n, mut is_space_due) = (String::new(), 0, false);
+    // One more than is quoted tells that there are more.
     for character in visible {
+        if n > MAX_QUOTED_CHARS {
+            break;
+        }
         if character.is_whitespace() {
             is_space_due = n > 0;
             continue;
         }
-        let n_more = 1 + usize::from(is_space_due);
-        if n + n_more > MAX_QUOTED_CHARS {
-            is_cut = true;
-            break;
-        }
         if std::mem::take(&mut is_space_due) {
-            text.push(' ');
+            line.push(' ');
+            n += 1;
         }
-        text.push(if character == '"' { '\'' } else { character });
-        n += n_more;
+        line.push(if character == '"' { '\'' } else { character });
+        n += 1;
     }
-    text.push_str(if is_cut { "…\"" } else { "\"" });
-    text
+    format!("\"{}\"", excerpt(&line, MAX_QUOTED_CHARS))
 }
 
 /// Returns whether a character is not seen, or changes the direction of what follows.
@@ -113,14 +114,19 @@ mod tests {
         assert_eq!(quoted(""), r#""""#);
         let (at, over) = ("x".repeat(60), "x".repeat(61));
         assert_eq!(quoted(&at), format!("\"{at}\""));
-        assert_eq!(quoted(&over), format!("\"{at}…\""));
+        assert_eq!(quoted(&over), format!("\"{}…\"", &at[1..]));
+        let many = "find it ".repeat(9);
+        assert_eq!(
+            quoted(&many),
+            format!("\"{}find it…\"", "find it ".repeat(6))
+        );
     }
 
     proptest! {
         #[test]
         fn what_is_quoted_is_short_and_has_nothing_hidden(words in any::<String>()) {
             let text = quoted(&words);
-            prop_assert!(text.chars().count() <= MAX_QUOTED_CHARS + 3);
+            prop_assert!(text.chars().count() <= MAX_QUOTED_CHARS + 2);
             prop_assert!(!text.chars().any(is_hidden));
             prop_assert_eq!(text.matches('"').count(), 2);
         }

@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::models::pull::{Source, pull, sample};
+use crate::models::pull::{Pulled, Source, pull, sample};
 
 fn config() -> serde_json::Value {
     sample::config("xlm-roberta", 8, 514)
@@ -44,11 +44,8 @@ impl Scene {
             query_prefix: (name == Some("own")).then(|| "ask: ".into()),
             ..Pull::default()
         };
-        pull(
-            &ModelShelf::new(self.data_dir.path()),
-            &request,
-            &Job::silent(),
-        )
+        let models = ModelShelf::new(self.data_dir.path());
+        pull(&models, &request, &Job::silent()).map(Pulled::into_manifest)
     }
 
     fn pull(&self, name: Option<&str>) -> Result<ModelManifest, PullError> {

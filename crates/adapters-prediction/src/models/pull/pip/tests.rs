@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::models::job::Stop;
 use crate::models::manifest::ModelManifest;
-use crate::models::pull::{Pull, Source, pull};
+use crate::models::pull::{Pull, Pulled, Source, pull};
 use crate::models::shelf::ModelShelf;
 
 const NAME: &str = "all-MiniLM-L6-v2";
@@ -63,7 +63,8 @@ fn write_program(path: &Path, script: &str) {
 impl Scene {
     fn pull(&self, wish: Stop) -> Result<ModelManifest, PullError> {
         let job = Job::new(wish, false, |_| ());
-        pull(&ModelShelf::new(self.data_dir.path()), &self.pull, &job)
+        let models = ModelShelf::new(self.data_dir.path());
+        pull(&models, &self.pull, &job).map(Pulled::into_manifest)
     }
 
     fn failure(&self) -> String {

@@ -11,7 +11,9 @@ use tempfile::TempDir;
 use super::server::{Hub, Served};
 use crate::models::job::{Job, Stop};
 use crate::models::manifest::ModelManifest;
-use crate::models::pull::{HubSettings, PipSettings, Pull, PullError, Source, pull, sample};
+use crate::models::pull::{
+    HubSettings, PipSettings, Pull, PullError, Pulled, Source, pull, sample,
+};
 use crate::models::shelf::ModelShelf;
 
 pub(super) const NAME: &str = "all-MiniLM-L6-v2";
@@ -79,6 +81,7 @@ pub(super) fn scene() -> Scene {
     let pull = Pull {
         name: Some(NAME.parse().unwrap()),
         source: Source::Hub,
+        is_forced: true,
         hub: HubSettings {
             endpoint: Some(hub.endpoint.clone()),
             patience: Duration::from_secs(20),
@@ -108,7 +111,7 @@ impl Scene {
         let job = Job::new(Stop::default(), false, move |line| {
             said.lock().unwrap().push(line.to_owned());
         });
-        pull(&self.shelf(), &self.pull, &job)
+        pull(&self.shelf(), &self.pull, &job).map(Pulled::into_manifest)
     }
 
     /// Returns what a pull fails with, with all causes.
