@@ -49,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, LoggingConfig};
+pub use control::overrides_over;
 use control::{ControlSources, start_control};
 use experiments::experiments_from;
 use followers::Followers;

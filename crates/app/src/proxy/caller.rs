@@ -263,6 +263,7 @@ impl Caller {
             is_modern,
             relists: self.listing.relists.load(Ordering::Relaxed),
             session,
+            connection: self.known_row(),
             intent: None,
             stated: None,
             now,

@@ -29,6 +29,7 @@ use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
+use crate::names::quoted;
 use crate::recommend::Recommender;
 use crate::safeguards::Safeguards;
 use crate::search::ToolSearch;
@@ -190,13 +191,11 @@ impl Proxy {
         let set = self.shared.upstreams.load_full();
         let mut entries = set.entries.iter();
         let entry = entries.find(|entry| entry.name().as_str() == upstream);
-        let entry = entry.ok_or(ApprovalError::UnknownUpstream)?;
+        let entry = entry.ok_or_else(|| ApprovalError::UnknownUpstream(quoted(upstream)))?;
         let Some(approvals) = &entry.upstream.approvals else {
-            let is_named = wanted.tool.is_some();
-            return if is_named {
-                Err(ApprovalError::NothingHeld)
-            } else {
-                Ok(Vec::new())
+            return match &wanted.tool {
+                Some(tool) => Err(ApprovalError::NothingHeld(quoted(tool.as_str()))),
+                None => Ok(Vec::new()),
             };
         };
         let approved = approvals.approve(entry.name(), wanted, actor).await?;

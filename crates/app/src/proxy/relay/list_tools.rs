@@ -42,7 +42,8 @@ impl Relay {
             let client = self.caller.client_name();
             let now = self.shared.recorder.now();
             let together = self.caller.together(row);
-            let ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
+            let mut ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
+            ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
             hidden = lists.excluded(&ask, self.upstream(), &seen.names);
         }
         self.shared.note_listed(&self.caller);
