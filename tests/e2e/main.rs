@@ -26,6 +26,7 @@ mod limits;
 mod misnamed;
 mod models;
 mod operators;
+mod overriding;
 mod postgres;
 mod profiles;
 mod recommending;

@@ -3,6 +3,7 @@
 mod eval;
 mod experiment;
 mod model;
+mod overrides;
 mod replay;
 mod tune;
 
@@ -26,6 +27,7 @@ pub use eval::{
     FusionChoice, HistoryChoice,
 };
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
+pub use overrides::{OverrideAddArgs, OverrideCommand, OverrideRemoveArgs, ScopeArgs};
 pub use replay::{ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
 
@@ -65,6 +67,9 @@ pub enum Command {
     /// Look at what is tried out on a part of the clients
     #[command(subcommand)]
     Experiment(ExperimentCommand),
+    /// Decide which tools lists show, hide or forbid, or see what was decided
+    #[command(subcommand)]
+    Override(OverrideCommand),
     /// Look after the database
     #[command(subcommand)]
     Db(DbCommand),

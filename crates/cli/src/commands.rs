@@ -13,6 +13,7 @@ mod lists;
 mod login;
 mod model;
 mod moment;
+mod overrides;
 mod recommend;
 mod replay;
 mod serve;
@@ -24,7 +25,7 @@ mod unused;
 use anyhow::Context;
 use serde_json::json;
 
-use crate::args::{Cli, Command, DataCommand, ExperimentCommand};
+use crate::args::{Cli, Command, DataCommand, ExperimentCommand, OverrideCommand};
 use crate::config::{Config, ConfigError, LogFormat, Overrides, Surroundings, Watch, load};
 use crate::output::write_json_remarks;
 
@@ -115,6 +116,22 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                     ))
                 }
                 ExperimentCommand::Stop(_) => wait_for(experiment::run(&config, &command)),
+            }
+        }
+        Command::Override(command) => {
+            let config = loaded(&command.store().places.overrides())?;
+            match &command {
+                OverrideCommand::List(arguments) => {
+                    let empty = Empty::of(arguments.json, &json!([]));
+                    wait_for(unless_unused(
+                        &config,
+                        empty,
+                        overrides::run(&config, &command),
+                    ))
+                }
+                OverrideCommand::Add(_) | OverrideCommand::Remove(_) => {
+                    wait_for(overrides::run(&config, &command))
+                }
             }
         }
         Command::Eval(command) => {
