@@ -17,6 +17,7 @@ mod data_at_rest;
 mod evaluation;
 mod experiments;
 mod faults;
+mod following;
 mod forbidding;
 mod gating;
 mod hostile;

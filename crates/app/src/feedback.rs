@@ -7,7 +7,7 @@ use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_domain::id::{FeedbackId, RecommendationId};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::StoreError;
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Observer};
 
 use crate::insight::{Insight, SessionView, TimelineEntry};
 use crate::names::quoted;
@@ -136,7 +136,8 @@ impl FeedbackDesk {
             .collect();
         let tool = match (named.pop(), named.pop()) {
             (None, _) => {
-                self.observer.observe(&Event::FeedbackRefused);
+                let event = Event::FeedbackRefused;
+                self.observer.observe_from(&event, &session.calls().into());
                 let session = quoted(&said.session);
                 let tool = match &said.upstream {
                     Some(upstream) => {
@@ -157,6 +158,7 @@ impl FeedbackDesk {
                 });
             }
         };
+        let together = session.calls();
         let (principal, connection, work_session) = match session {
             SessionView::Connection(summary) => {
                 (summary.session.principal, Some(summary.session.id), None)
@@ -168,7 +170,7 @@ impl FeedbackDesk {
         let newest = newest.map(|(id, _)| *id);
         let feedback = self.recorder.feedback_given(|id, given_at| Feedback {
             id,
-            principal,
+            principal: principal.clone(),
             session: connection,
             work_session,
             tool,
@@ -181,7 +183,9 @@ impl FeedbackDesk {
         });
         let id = feedback.await;
         if let Some(stars) = stars {
-            self.observer.observe(&Event::ToolRated { stars });
+            let origin = EventOrigin::of_session(&principal, together);
+            self.observer
+                .observe_from(&Event::ToolRated { stars }, &origin);
         }
         Ok(id)
     }

@@ -101,6 +101,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let telemetry = Telemetry::new(Arc::clone(&clock))?;
     let counter = token_counter();
     let recorder = recorder_from(config, storage.as_deref(), (&clock, &counter), run)?;
+    telemetry.feed.know_sessions(recorder.known_sessions());
     let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
     let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;
