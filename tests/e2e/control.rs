@@ -76,6 +76,50 @@ async fn without_a_token_of_its_own_the_server_tells_its_health_alone() {
     );
 }
 
+#[tokio::test]
+async fn a_foreign_host_is_refused_with_the_key_that_allows_it() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let url = line.control.join("/health").unwrap();
+    let headers = [("host", "evil.example")];
+    let answer = plain_http::exchange(Method::GET, &url, &headers, String::new());
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status, 403);
+    assert!(
+        answer.body.contains("control.allowed_hosts"),
+        "{}",
+        answer.body
+    );
+    let named = |text: &str| {
+        (text.contains("control.allowed_hosts") && text.contains("evil.example")).then_some(())
+    };
+    let patience = std::time::Duration::from_secs(20);
+    line.riglm
+        .process
+        .line(patience, "the refusal", named)
+        .await;
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_tuned_is_named_with_the_nearest() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path()).await;
+    let bearer = format!("Bearer {}", line.token);
+    let headers = [
+        ("authorization", &*bearer),
+        ("content-type", "application/json"),
+        ("if-match", "*"),
+    ];
+    let url = line.control.join("/config").unwrap();
+    let body = json!({"filtering": {"max_tool": 12}}).to_string();
+    let answer = plain_http::exchange(Method::PUT, &url, &headers, body).await;
+    let answer = answer.unwrap();
+    assert_eq!(answer.status, 422, "{}", answer.body);
+    for name in ["filtering.max_tool:", "the nearest is filtering.max_tools"] {
+        assert!(answer.body.contains(name), "{}", answer.body);
+    }
+}
+
 async fn listed(client: &RawClient, id: &str) -> Vec<String> {
     let answer = client.request(&request(id, "tools/list")).await;
     let answer: Value = serde_json::from_str(&answer.text).unwrap();

@@ -314,6 +314,8 @@ async fn an_override_forbids_at_once_and_in_its_scope() {
 async fn one_client_and_one_session_can_be_forbidden_a_tool() {
     let stage = Stage::start(Servers::One, "none", "").await;
     let client = stage.client("/mcp", "2025-11-25").await;
+    // What nobody listed is no tool that an override could be about.
+    list(&client, "0").await;
     assert!(!refuses(&client, "1", "delete_task").await);
     let other = stage.client("/mcp", "2025-11-25").await;
     assert!(!refuses(&other, "1", "delete_task").await);

@@ -62,6 +62,16 @@ async fn foreign_hosts_are_refused() {
         let text = initialize("0", "2025-11-25");
         let answer = exchange(Method::POST, &riglm.url, &headers, &text).await;
         assert_eq!(answer.status, 403, "{host}");
+        assert!(
+            answer.body.contains("listen.allowed_hosts"),
+            "{}",
+            answer.body
+        );
+        let named = |line: &str| {
+            (line.contains("listen.allowed_hosts") && line.contains("evil.example")).then_some(())
+        };
+        let patience = std::time::Duration::from_secs(20);
+        riglm.process.line(patience, "the refusal", named).await;
         let answer = exchange(Method::GET, &riglm.at("/sse"), &headers, "").await;
         assert_eq!(answer.status, 403, "{host}");
     }

@@ -73,11 +73,11 @@ pub struct Wanted {
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// There is no such upstream.
-    #[error("there is no upstream with this name")]
-    UnknownUpstream,
+    #[error("there is no upstream {0}")]
+    UnknownUpstream(String),
     /// Nothing is held back of the tool.
-    #[error("nothing is held back of this tool")]
-    NothingHeld,
+    #[error("nothing is held back of a tool {0}")]
+    NothingHeld(String),
     /// Another definition is held back than the one that was looked at.
     #[error("another definition of the tool is held back by now; look at it again")]
     OtherHash,

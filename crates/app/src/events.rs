@@ -4,9 +4,9 @@ mod feed;
 
 use std::sync::Arc;
 
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Observer};
 
-pub use feed::{EventFeed, Follower, Happening, Missed};
+pub use feed::{EventFeed, Follower, Happening, HappeningOrigin, Missed};
 
 /// Several observers as one, told in their order.
 #[derive(Debug)]
@@ -24,6 +24,12 @@ impl Observer for Observers {
     fn observe(&self, event: &Event<'_>) {
         for observer in &self.0 {
             observer.observe(event);
+        }
+    }
+
+    fn observe_from(&self, event: &Event<'_>, origin: &EventOrigin<'_>) {
+        for observer in &self.0 {
+            observer.observe_from(event, origin);
         }
     }
 }

@@ -7,9 +7,10 @@ use riglm_domain::feedback::{Comment, Feedback, Rating, Verdict};
 use riglm_domain::id::{FeedbackId, RecommendationId};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::StoreError;
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Observer};
 
 use crate::insight::{Insight, SessionView, TimelineEntry};
+use crate::names::quoted;
 use crate::recommend::Recommender;
 use crate::tracking::Recorder;
 
@@ -19,7 +20,8 @@ const MAX_ENTRIES: u32 = 1_000;
 /// What somebody says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// The session in which the tool was offered: a work session or a connection.
+    /// The session in which the tool was offered: a work session, a connection, or the identifier that
+    /// its transport gave to an open connection.
     pub session: String,
     /// The tool, as its upstream names it or as clients see it.
     pub tool: String,
@@ -39,17 +41,34 @@ pub struct Said {
 #[derive(Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// There is no such session.
-    #[error("there is no session with this identifier")]
-    NoSession,
+    #[error("there is no session {0}")]
+    NoSession(String),
     /// The tool was not offered in it.
-    #[error("no tool of this name was offered in that session")]
-    NotOffered,
+    #[error("no tool {tool} was offered in session {session}")]
+    NotOffered {
+        /// The tool, with its upstream where one was named.
+        tool: String,
+        /// The session.
+        session: String,
+    },
     /// There is no such recommendation, it was not made for the session, or it has not the tool.
-    #[error("that session has no recommendation of this identifier with this tool")]
-    NotRecommended,
+    #[error("session {session} has no recommendation {id} with a tool {tool}")]
+    NotRecommended {
+        /// The recommendation.
+        id: RecommendationId,
+        /// The tool, with its upstream where one was named.
+        tool: String,
+        /// The session.
+        session: String,
+    },
     /// Several tools have the name.
-    #[error("several upstreams offered a tool of this name: {0}")]
-    Ambiguous(String),
+    #[error("several upstreams offered a tool {tool}: say which with upstream, one of {upstreams}")]
+    Ambiguous {
+        /// The name.
+        tool: String,
+        /// The upstreams.
+        upstreams: String,
+    },
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -96,7 +115,7 @@ impl FeedbackDesk {
     /// Returns why it is not taken.
     pub async fn note(&self, said: Said) -> Result<FeedbackId, FeedbackError> {
         let session = self.insight.session(&said.session).await?;
-        let session = session.ok_or(FeedbackError::NoSession)?;
+        let session = session.ok_or_else(|| FeedbackError::NoSession(quoted(&said.session)))?;
         let known = self.recommender.as_ref();
         let known = known.map(|it| it.recommended_to(session.calls()));
         let recommended = known.unwrap_or_default();
@@ -117,18 +136,29 @@ impl FeedbackDesk {
             .collect();
         let tool = match (named.pop(), named.pop()) {
             (None, _) => {
-                self.observer.observe(&Event::FeedbackRefused);
+                let event = Event::FeedbackRefused;
+                self.observer.observe_from(&event, &session.calls().into());
+                let session = quoted(&said.session);
+                let tool = match &said.upstream {
+                    Some(upstream) => {
+                        format!("{} of upstream {}", quoted(&said.tool), quoted(upstream))
+                    }
+                    None => quoted(&said.tool),
+                };
                 return Err(match said.recommendation {
-                    Some(_) => FeedbackError::NotRecommended,
-                    None => FeedbackError::NotOffered,
+                    Some(id) => FeedbackError::NotRecommended { id, tool, session },
+                    None => FeedbackError::NotOffered { tool, session },
                 });
             }
             (Some(one), None) => one,
             (Some(one), Some(other)) => {
-                let upstreams = format!("{}, {}", other.upstream, one.upstream);
-                return Err(FeedbackError::Ambiguous(upstreams));
+                return Err(FeedbackError::Ambiguous {
+                    tool: quoted(&said.tool),
+                    upstreams: format!("{}, {}", other.upstream, one.upstream),
+                });
             }
         };
+        let together = session.calls();
         let (principal, connection, work_session) = match session {
             SessionView::Connection(summary) => {
                 (summary.session.principal, Some(summary.session.id), None)
@@ -140,7 +170,7 @@ impl FeedbackDesk {
         let newest = newest.map(|(id, _)| *id);
         let feedback = self.recorder.feedback_given(|id, given_at| Feedback {
             id,
-            principal,
+            principal: principal.clone(),
             session: connection,
             work_session,
             tool,
@@ -153,7 +183,9 @@ impl FeedbackDesk {
         });
         let id = feedback.await;
         if let Some(stars) = stars {
-            self.observer.observe(&Event::ToolRated { stars });
+            let origin = EventOrigin::of_session(&principal, together);
+            self.observer
+                .observe_from(&Event::ToolRated { stars }, &origin);
         }
         Ok(id)
     }

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::recommendation::Recommendation;
 use riglm_domain::session::SessionSummary;
+use riglm_domain::tool::ToolRef;
 use riglm_domain::work_session::WorkSession;
 use riglm_ports::analytics::{
     InvocationRepository, ListActivityRepository, ListShownRepository, RecommendationRepository,
@@ -18,6 +20,8 @@ use riglm_ports::analytics::{
     UsageRepository, WorkSessionRepository,
 };
 use riglm_ports::clock::Clock;
+
+use crate::proxy::Proxy;
 
 pub use timeline::{Timeline, TimelineEntry};
 pub use tools::{KnownTool, ToolInsight, UpstreamUse, UsedTool, Which};
@@ -54,6 +58,7 @@ impl<S> InsightStore for S where
 pub struct Insight {
     store: Arc<dyn InsightStore>,
     clock: Arc<dyn Clock>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 /// How many calls of a session a page counts and looks at: one with 100,000 would take as long as the
@@ -93,7 +98,20 @@ impl Insight {
     /// Returns a reader of a store.
     #[must_use]
     pub fn new(store: Arc<dyn InsightStore>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self {
+            store,
+            clock,
+            proxy: None,
+        }
+    }
+
+    /// Has sessions be found by the identifiers that their transports gave to open ones, too.
+    #[must_use]
+    pub fn with_proxy(self, proxy: Arc<Proxy>) -> Self {
+        Self {
+            proxy: Some(proxy),
+            ..self
+        }
     }
 
     /// Returns a recommendation; `None` when there is none with this identifier.
@@ -161,8 +179,8 @@ impl Insight {
         })
     }
 
-    /// Returns the session with this identifier, which may be that of a work session or of a
-    /// connection; `None` where there is none.
+    /// Returns the session with this identifier, which may be that of a work session, of a connection,
+    /// or the one that its transport gave to an open connection; `None` where there is none.
     ///
     /// # Errors
     ///
@@ -173,7 +191,11 @@ impl Insight {
         {
             return Ok(Some(SessionView::Work(session)));
         }
-        let Ok(id) = id.parse::<SessionId>() else {
+        let of_transport = self
+            .proxy
+            .as_ref()
+            .and_then(|proxy| proxy.connection_of(id));
+        let Some(id) = of_transport.or_else(|| id.parse().ok()) else {
             return Ok(None);
         };
         let filter = SessionFilter {
@@ -183,6 +205,38 @@ impl Insight {
         let mut found = self.store.sessions_where(&filter, 1).await?;
         let found = found.pop().map(Box::new);
         Ok(found.map(SessionView::Connection))
+    }
+
+    /// Returns the connection over which the newest call of a work session came; `None` where none is
+    /// recorded.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn connection_of_work(
+        &self,
+        work: WorkSessionId,
+    ) -> Result<Option<SessionId>, StoreError> {
+        let newest = self.store.calls_of_work(work, 1).await?;
+        Ok(newest.last().map(|call| call.invocation.session))
+    }
+
+    /// Returns the clients that give themselves a name, and the one whose identifier it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError> {
+        self.store.clients_named(name).await
+    }
+
+    /// Returns the tools that were ever listed, by upstream and name.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the store says.
+    pub async fn tools_seen(&self) -> Result<Vec<ToolRef>, StoreError> {
+        self.store.tools_seen().await
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod counting_budget;
 mod entropy;
+mod known_sessions;
 mod recorder;
 mod remembered_counts;
 mod text_queue;
@@ -10,6 +11,7 @@ mod watched_journal;
 
 pub(crate) use counting_budget::CountingBudget;
 pub(crate) use entropy::EntropySource;
+pub use known_sessions::KnownSessions;
 pub(crate) use recorder::micros;
 pub use recorder::{
     CallDetails, CallTimes, RecommendationDetails, Recorder, RecorderOptions, RecordingPolicy,

@@ -5,6 +5,7 @@ mod experiment;
 mod model;
 mod moment;
 mod observed;
+mod overrides;
 mod replay;
 mod tune;
 
@@ -31,6 +32,7 @@ pub use eval::{
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
 pub use moment::Moment;
 pub use observed::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
+pub use overrides::{OverrideAddArgs, OverrideCommand, OverrideRemoveArgs, ScopeArgs};
 pub use replay::{ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
 
@@ -94,6 +96,9 @@ pub enum Command {
     /// Look at what is tried out on a part of the clients
     #[command(subcommand)]
     Experiment(ExperimentCommand),
+    /// Decide which tools lists show, hide or forbid, or see what was decided
+    #[command(subcommand)]
+    Override(OverrideCommand),
     /// Look after the database
     #[command(subcommand)]
     Db(DbCommand),

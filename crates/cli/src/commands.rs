@@ -14,6 +14,7 @@ mod lists;
 mod login;
 mod model;
 pub(crate) mod moment;
+mod overrides;
 mod recommend;
 mod replay;
 mod serve;
@@ -29,7 +30,7 @@ use anyhow::Context;
 use riglm_ports::analytics::Deleted;
 use serde_json::json;
 
-use crate::args::{Cli, Command, DataCommand, ExperimentCommand};
+use crate::args::{Cli, Command, DataCommand, ExperimentCommand, OverrideCommand};
 use crate::config::{Config, ConfigError, LogFormat, Overrides, Surroundings, Watch, load};
 use crate::output::write_json_remarks;
 
@@ -137,6 +138,22 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                 }
                 ExperimentCommand::Stop(_) => {
                     wait_for(if_used(&config, experiment::run(&config, &command)))
+                }
+            }
+        }
+        Command::Override(command) => {
+            let config = loaded(&command.store().places.overrides())?;
+            match &command {
+                OverrideCommand::List(arguments) => {
+                    let empty = Empty::of(arguments.json, &json!([]));
+                    wait_for(unless_unused(
+                        &config,
+                        empty,
+                        overrides::run(&config, &command),
+                    ))
+                }
+                OverrideCommand::Add(_) | OverrideCommand::Remove(_) => {
+                    wait_for(overrides::run(&config, &command))
                 }
             }
         }

@@ -49,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, LoggingConfig};
+pub use control::overrides_over;
 use control::{ControlSources, start_control};
 use experiments::experiments_from;
 use followers::Followers;
@@ -102,6 +103,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     let telemetry = Telemetry::new(Arc::clone(&clock))?;
     let counter = token_counter();
     let recorder = recorder_from(config, storage.as_deref(), (&clock, &counter), run)?;
+    telemetry.feed.know_sessions(recorder.known_sessions());
     let approvals = approvals_from(storage.as_deref(), &telemetry, Arc::clone(&clock));
     let upstreams = Arc::new(Upstreams::new(guard()?, &config.data_dir, approvals)?);
     let current = upstreams.build(config.upstreams()?, &[])?;

@@ -23,6 +23,9 @@ pub enum OverrideAction {
 }
 
 impl OverrideAction {
+    /// All actions.
+    pub const ALL: [Self; 4] = [Self::Include, Self::Exclude, Self::Pin, Self::Forbid];
+
     /// Returns the name under which the action is stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -37,9 +40,7 @@ impl OverrideAction {
     /// Returns the action with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Include, Self::Exclude, Self::Pin, Self::Forbid]
-            .into_iter()
-            .find(|action| action.as_str() == name)
+        Self::ALL.into_iter().find(|action| action.as_str() == name)
     }
 }
 

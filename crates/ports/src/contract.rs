@@ -128,6 +128,7 @@ macro_rules! usage_store_contract {
                     a_session_is_read_as_it_was_recorded,
                     any_texts_of_a_session_survive,
                     the_first_record_of_a_session_stays,
+                    clients_are_found_by_name_and_by_hash,
                     the_newest_sessions_come_oldest_first,
                     pages_of_sessions_join_to_all,
                     sessions_are_found_by_state_and_identifier,

@@ -5,10 +5,11 @@ mod work;
 use std::fmt;
 use std::time::Duration;
 
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::intent::ContextShift;
-use riglm_domain::invocation::{Outcome, ToolSource};
+use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
 use riglm_domain::list_shown::SelectionMode;
+use riglm_domain::principal::Principal;
 use riglm_domain::protocol::Transport;
 use riglm_domain::safeguard::limiter::LimitScope;
 use riglm_domain::search::SearchQuality;
@@ -23,6 +24,11 @@ use crate::model_call::ModelUsage;
 pub enum Event<'a> {
     /// A client opened a session.
     SessionOpened {
+        /// How it is connected.
+        transport: Transport,
+    },
+    /// The client of a session said who it is, and the session has a row from now on.
+    SessionIntroduced {
         /// How it is connected.
         transport: Transport,
     },
@@ -138,6 +144,60 @@ pub enum Event<'a> {
         /// Counts the configurations of this run.
         version: u64,
     },
+}
+
+/// Whose an event is, as far as that is known where it is observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventOrigin<'a> {
+    /// The principal.
+    pub principal: Option<&'a Principal>,
+    /// The connection.
+    pub connection: Option<SessionId>,
+    /// The work session.
+    pub work_session: Option<WorkSessionId>,
+}
+
+impl<'a> EventOrigin<'a> {
+    /// Returns the origin of an event of a principal, in no session in particular.
+    #[must_use]
+    pub fn of_principal(principal: &'a Principal) -> Self {
+        Self {
+            principal: Some(principal),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the origin of an event of a session of a principal.
+    #[must_use]
+    pub fn of_session(principal: &'a Principal, session: CallSession) -> Self {
+        Self {
+            principal: Some(principal),
+            ..session.into()
+        }
+    }
+
+    /// Returns the origin with the connection over which it came.
+    #[must_use]
+    pub fn over(self, connection: SessionId) -> Self {
+        Self {
+            connection: Some(connection),
+            ..self
+        }
+    }
+}
+
+impl From<CallSession> for EventOrigin<'_> {
+    fn from(session: CallSession) -> Self {
+        let (connection, work_session) = match session {
+            CallSession::Connection(id) => (Some(id), None),
+            CallSession::Work(id) => (None, Some(id)),
+        };
+        Self {
+            principal: None,
+            connection,
+            work_session,
+        }
+    }
 }
 
 /// A request of a client at its end.
@@ -390,6 +450,12 @@ impl CallLimit {
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Takes note of something that happened.
     fn observe(&self, event: &Event<'_>);
+
+    /// Takes note of something that happened in a session, or to a principal. Who does not tell these
+    /// apart takes note of it as of any other event.
+    fn observe_from(&self, event: &Event<'_>, _origin: &EventOrigin<'_>) {
+        self.observe(event);
+    }
 }
 
 /// Takes note of nothing.

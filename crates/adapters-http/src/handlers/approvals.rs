@@ -92,7 +92,7 @@ pub(crate) async fn approve(
         Err(error) => error,
     };
     let status = match &error {
-        ApprovalError::UnknownUpstream | ApprovalError::NothingHeld => StatusCode::NOT_FOUND,
+        ApprovalError::UnknownUpstream(_) | ApprovalError::NothingHeld(_) => StatusCode::NOT_FOUND,
         ApprovalError::OtherHash => StatusCode::CONFLICT,
         ApprovalError::Store(error) => return Problem::store_failed(error).into_response(),
     };

@@ -23,7 +23,8 @@ const GATHER: Duration = Duration::from_millis(100);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What happens from now on. Each event has a name (`request_ended`, `list_shown`, ...) and a JSON
-/// object with `type`, `at` and `data`. Of those that come with each request some hundreds are told in a
+/// object with `type`, `at`, `data` and, where it is of a session, `session`, `work_session`, `client`,
+/// `client_id` and `principal`. Of those that come with each request some hundreds are told in a
 /// second, and an event `skipped` says how many more there were. Who is too slow misses the oldest, and is told how many by an
 /// event `missed`.
 #[utoipa::path(

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
+use riglm_app::names::quoted;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use validator::Validate;
@@ -69,11 +70,11 @@ pub(crate) async fn list(State(parts): State<ControlParts>) -> Response {
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>, Segment(name): Segment) -> Response {
     let Some(desk) = &parts.experiments else {
-        return no_such_experiment();
+        return no_such_experiment(&name);
     };
     match desk.report(&name).await {
         Ok(Some(report)) => Json(ExperimentReportView::from(report)).into_response(),
-        Ok(None) => no_such_experiment(),
+        Ok(None) => no_such_experiment(&name),
         Err(error) => Problem::store_failed(&error).into_response(),
     }
 }
@@ -100,12 +101,15 @@ pub(crate) async fn stop(
     };
     match desk.stop(&name, body.reason, &actor).await {
         Ok(Some(stop)) => Json(StopView::from(stop)).into_response(),
-        Ok(None) => no_such_experiment(),
+        Ok(None) => no_such_experiment(&name),
         Err(error) => Problem::store_failed(&error).into_response(),
     }
 }
 
-fn no_such_experiment() -> Response {
-    let detail = "there is no experiment with this name in the configuration";
+fn no_such_experiment(name: &str) -> Response {
+    let detail = format!(
+        "there is no experiment {} in the configuration",
+        quoted(name)
+    );
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

@@ -19,7 +19,8 @@ use crate::router::ControlParts;
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewFeedback {
-    /// The session in which the tool was offered: a work session or a connection.
+    /// The session in which the tool was offered: a work session, a connection, or the
+    /// `Mcp-Session-Id` of an open one.
     #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
     #[schema(min_length = 1, max_length = 200)]
     session: String,
@@ -113,10 +114,10 @@ pub(crate) async fn create(
         }
         Err(error) => {
             let status = match &error {
-                FeedbackError::NoSession => StatusCode::NOT_FOUND,
-                FeedbackError::NotOffered
-                | FeedbackError::NotRecommended
-                | FeedbackError::Ambiguous(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                FeedbackError::NoSession(_) => StatusCode::NOT_FOUND,
+                FeedbackError::NotOffered { .. }
+                | FeedbackError::NotRecommended { .. }
+                | FeedbackError::Ambiguous { .. } => StatusCode::UNPROCESSABLE_ENTITY,
                 FeedbackError::Store(error) => {
                     return Problem::store_failed(error).into_response();
                 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
+use riglm_app::names::{UnknownName, quoted};
 use riglm_app::overrides::{Decision, DecisionError};
 use riglm_domain::id::OverrideId;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
@@ -44,6 +45,9 @@ pub(crate) struct NewOverride {
     #[validate(length(max = MAX_REASON_CHARS, message = "reason must have at most 1000 characters"))]
     #[schema(max_length = 1_000)]
     reason: Option<String>,
+    /// Whether the tool may be one that no upstream listed so far.
+    #[serde(default)]
+    allow_unknown: bool,
 }
 
 /// What becomes of a tool: it is shown, not shown, shown first, or may not be called.
@@ -65,7 +69,8 @@ enum ActionName {
 pub(crate) struct ScopeBody {
     /// The kind of scope.
     kind: ScopeKind,
-    /// The work session, the client by its hash, or the profile; absent for everybody.
+    /// The session (a work session, a connection, or the `Mcp-Session-Id` of an open one), the client (its
+    /// `client_id`, or its name where one client alone has it), or the profile; absent for everybody.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[validate(length(min = 1, max = MAX_NAME_CHARS, message = "scope.id must be a name"))]
     #[schema(min_length = 1, max_length = 10_000)]
@@ -76,7 +81,7 @@ pub(crate) struct ScopeBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ScopeKind {
-    /// A work session.
+    /// A work session or a connection.
     Session,
     /// A client.
     Client,
@@ -144,6 +149,9 @@ pub(crate) struct OverrideView {
     created_by: String,
     /// When.
     created_at: Timestamp,
+    /// Why no list follows it, where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
 
 impl From<ToolOverride> for OverrideView {
@@ -157,6 +165,7 @@ impl From<ToolOverride> for OverrideView {
             reason: decided.reason,
             created_by: decided.created_by.to_string(),
             created_at: decided.created_at,
+            note: None,
         }
     }
 }
@@ -168,14 +177,15 @@ pub(crate) struct OverrideList {
     overrides: Vec<OverrideView>,
 }
 
-/// Takes a decision: what was decided for the same tool and scope before is replaced.
+/// Takes a decision: what was decided for the same tool and scope before is replaced. The scope of the
+/// answer has the identifiers that stand for what the request names.
 #[utoipa::path(
     post, path = "/override", operation_id = "createOverride", tag = "deciding", security(("token" = ["override"])),
     request_body = NewOverride,
     responses(
         (status = CREATED, description = "It holds.", body = OverrideView,
             headers(("location" = String, description = "Where it can be removed."))),
-        Guarded, Stored, Bodied,
+        Guarded, Stored, Bodied, Named,
     )
 )]
 pub(crate) async fn create(
@@ -192,22 +202,34 @@ pub(crate) async fn create(
         scope: body.scope.into(),
         expires_at: body.expires_at,
         reason: body.reason,
+        allows_unknown: body.allow_unknown,
     };
     match service.decide(decision, &actor).await {
         Ok(decided) => {
             let place = format!("/overrides/{}", decided.id);
             let place = HeaderValue::try_from(place).ok();
-            let body = Json(OverrideView::from(decided));
+            let note = service.note(decided.action);
+            let body = Json(OverrideView {
+                note,
+                ..decided.into()
+            });
             let mut response = (StatusCode::CREATED, body).into_response();
             if let Some(place) = place {
                 response.headers_mut().insert(header::LOCATION, place);
             }
             response
         }
-        Err(error @ DecisionError::Over) => {
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).into_response()
-        }
         Err(DecisionError::Store(error)) => Problem::store_failed(&error).into_response(),
+        Err(error) => {
+            let status = match &error {
+                DecisionError::Name(UnknownName::Clients { .. }) => {
+                    StatusCode::UNPROCESSABLE_ENTITY
+                }
+                DecisionError::Name(_) => StatusCode::NOT_FOUND,
+                _ => StatusCode::UNPROCESSABLE_ENTITY,
+            };
+            Problem::new(status, error.to_string()).into_response()
+        }
     }
 }
 
@@ -243,17 +265,17 @@ pub(crate) async fn remove(
     Extension(Actor(actor)): Extension<Actor>,
     Segment(id): Segment,
 ) -> Response {
-    let (Some(service), Ok(id)) = (&parts.overrides, id.parse::<OverrideId>()) else {
-        return no_such_override();
+    let (Some(service), Ok(parsed)) = (&parts.overrides, id.parse::<OverrideId>()) else {
+        return no_such_override(&id);
     };
-    match service.remove(id, &actor).await {
+    match service.remove(parsed, &actor).await {
         Ok(true) => StatusCode::NO_CONTENT.into_response(),
-        Ok(false) => no_such_override(),
+        Ok(false) => no_such_override(&id),
         Err(error) => Problem::store_failed(&error).into_response(),
     }
 }
 
-fn no_such_override() -> Response {
-    let detail = "there is no override with this identifier";
+fn no_such_override(id: &str) -> Response {
+    let detail = format!("there is no override {}", quoted(id));
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }

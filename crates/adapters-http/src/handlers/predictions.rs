@@ -214,7 +214,7 @@ pub(crate) async fn show(
 ) -> Response {
     match parts.proxy.forecast(&id, query.limit as usize).await {
         Ok(forecast) => Json(PredictionView::from(forecast)).into_response(),
-        Err(error @ NoForecast::NotOpen) => {
+        Err(error @ NoForecast::NotOpen(_)) => {
             Problem::new(StatusCode::NOT_FOUND, error.to_string()).into_response()
         }
         Err(error) => Problem::new(StatusCode::CONFLICT, error.to_string()).into_response(),

@@ -33,7 +33,7 @@ pub(crate) struct RecommendationRequest {
     #[validate(range(min = 1, max = 50, message = "limit must be a number from 1 to 50"))]
     #[schema(minimum = 1, maximum = 50)]
     limit: Option<u32>,
-    /// The open session that it is for; without one, all tools that were listed are looked at.
+    /// The open session that it is for (its work session, its connection or its `Mcp-Session-Id`); without one, all tools that were listed are looked at.
     #[validate(length(min = 1, max = 200, message = "session must be an identifier"))]
     #[schema(min_length = 1, max_length = 200)]
     session: Option<String>,
@@ -302,7 +302,7 @@ pub(crate) async fn create(
         Err(NoRecommendation::Store(error)) => Problem::store_failed(&error).into_response(),
         Err(error) => {
             let status = match &error {
-                NoRecommendation::NotOpen => StatusCode::NOT_FOUND,
+                NoRecommendation::NotOpen(_) => StatusCode::NOT_FOUND,
                 NoRecommendation::Query(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::CONFLICT,
             };

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use riglm_app::insight::{Insight, ListedSession, SessionView};
+use riglm_app::names::{UnknownName, quoted};
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::session::SessionSummary;
 use riglm_domain::work_session::WorkSession;
@@ -251,14 +252,10 @@ pub(crate) async fn show(
     let Some(insight) = &parts.insight else {
         return Problem::nothing_stored().into_response();
     };
-    let id = match parts.proxy.connection_of(&id) {
-        Some(connection) => connection.to_string(),
-        None => id,
-    };
     match detail(insight, &id, query.limit).await {
         Ok(Some(detail)) => Json(detail).into_response(),
         Ok(None) => {
-            let detail = "there is no session with this identifier";
+            let detail = UnknownName::Session(quoted(&id)).to_string();
             Problem::new(StatusCode::NOT_FOUND, detail).into_response()
         }
         Err(error) => Problem::store_failed(&*error).into_response(),

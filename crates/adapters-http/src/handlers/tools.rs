@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use riglm_app::insight::{Insight, KnownTool, ToolInsight, Which};
+use riglm_app::names::quoted;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::tool::ToolRef;
 use serde::{Deserialize, Serialize};
@@ -103,7 +104,7 @@ impl From<&KnownTool> for KnownToolView {
     get, path = "/tools", operation_id = "listTools", tag = "observing", security(("token" = ["read"])), params(ToolsQuery),
     responses(
         (status = OK, description = "A page.", body = ToolList),
-        Guarded, Stored, Parametrised,
+        Guarded, Stored, Parametrised, Named,
     )
 )]
 pub(crate) async fn list(
@@ -118,7 +119,18 @@ pub(crate) async fn list(
         Err(error) => return Problem::store_failed(&error).into_response(),
     };
     if let Some(upstream) = &query.upstream {
+        let is_configured = |upstream: &str| {
+            parts
+                .proxy
+                .upstream_states()
+                .iter()
+                .any(|it| it.name.as_str() == upstream)
+        };
         tools.retain(|known| known.tool.upstream.as_str() == upstream);
+        if tools.is_empty() && !is_configured(upstream) {
+            let detail = format!("there is no upstream {}", quoted(upstream));
+            return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
+        }
     }
     // The cursor is the last tool of the page before, so that tools that come and go move no other.
     if let Some(cursor) = &query.cursor {
@@ -278,13 +290,20 @@ pub(crate) async fn stats(
     let tool = match Insight::which(&tools, &name, query.upstream.as_deref()) {
         Which::One(tool) => tool,
         Which::None => {
-            let detail = "no tool with this name was listed";
+            let name = quoted(&name);
+            let detail = match &query.upstream {
+                Some(upstream) => {
+                    format!("no tool {name} of upstream {} was listed", quoted(upstream))
+                }
+                None => format!("no tool {name} was listed"),
+            };
             return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
         }
         Which::Several(upstreams) => {
             let names: Vec<&str> = upstreams.iter().map(UpstreamName::as_str).collect();
             let detail = format!(
-                "several upstreams have a tool with this name: say which with upstream={}",
+                "several upstreams have a tool {}: say which with upstream={}",
+                quoted(&name),
                 names.join(" or ")
             );
             return Problem::new(StatusCode::CONFLICT, detail).into_response();
@@ -294,7 +313,8 @@ pub(crate) async fn stats(
     tools.retain(|known| known.tool == tool);
     let Some(known) = tools.pop() else {
         // It was found among them.
-        return Problem::new(StatusCode::NOT_FOUND, "there is no such tool").into_response();
+        let detail = format!("no tool {} was listed", quoted(&name));
+        return Problem::new(StatusCode::NOT_FOUND, detail).into_response();
     };
     match insight.tool(known, &listed, query.days).await {
         Ok(insight) => Json(StatsView::from(insight)).into_response(),

@@ -8,21 +8,7 @@ use riglm_domain::tool_override::{OverrideScope, ToolOverride};
 use riglm_ports::analytics::{ClientSelector, StoreError};
 
 use crate::database::{Database, Statement};
-use crate::repository::tool_override;
-
-const NAMED: Statement = Statement {
-    table: "sessions",
-    sqlite: "
-        SELECT json_array(hex(client))
-        FROM sessions
-        WHERE client_name = ?1 ->> 0
-        GROUP BY client",
-    postgres: "
-        SELECT json_build_array(encode(client, 'hex'))::text
-        FROM sessions
-        WHERE client_name = $1::jsonb ->> 0
-        GROUP BY client",
-};
+use crate::repository::{session, tool_override};
 
 const OVERRIDES: Statement = Statement {
     table: "overrides",
@@ -71,9 +57,8 @@ impl Selected {
         database: &Database,
         selector: &ClientSelector,
     ) -> Result<Self, StoreError> {
-        let named: Vec<(KeyedHash,)> = database.rows(&NAMED, &[&selector.0]).await?;
-        let named = named.into_iter().map(|(client,)| client);
-        let clients = named.chain(KeyedHash::from_hex(&selector.0)).collect();
+        let mut clients = session::clients_named(database, &selector.0).await?;
+        clients.extend(KeyedHash::from_hex(&selector.0));
         Ok(Self { clients })
     }
 

@@ -144,6 +144,21 @@ const SELECT_LISTS: Statement = Statement {
             SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
+/// Parameters: a name, and the keyed hash that it may be.
+const SELECT_CLIENTS: Statement = Statement {
+    table: "sessions",
+    sqlite: "
+        SELECT json_array(hex(client))
+        FROM sessions
+        WHERE client_name = ?1 ->> 0 OR client = unhex(?1 ->> 1)
+        GROUP BY client",
+    postgres: "
+        SELECT json_build_array(encode(client, 'hex'))::text
+        FROM sessions
+        WHERE client_name = $1::jsonb ->> 0 OR client = decode($1::jsonb ->> 1, 'hex')
+        GROUP BY client",
+};
+
 /// Writes sessions that started.
 pub(crate) async fn write_opened(
     transaction: &mut Transaction,
@@ -233,6 +248,20 @@ impl SessionRepository for Store {
             })
             .collect())
     }
+
+    async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError> {
+        clients_named(self.database().await?, name).await
+    }
+}
+
+/// Returns the clients with this name, and the one whose keyed hash it is.
+pub(crate) async fn clients_named(
+    database: &Database,
+    name: &str,
+) -> Result<BTreeSet<KeyedHash>, StoreError> {
+    let parameter = (name, KeyedHash::from_hex(name));
+    let rows: Vec<(KeyedHash,)> = database.rows(&SELECT_CLIENTS, &parameter).await?;
+    Ok(rows.into_iter().map(|(client,)| client).collect())
 }
 
 /// Returns the names of the tools that were listed to each of the sessions.

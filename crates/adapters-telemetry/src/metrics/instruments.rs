@@ -275,6 +275,8 @@ impl Instruments {
                 let transport = KeyValue::new("transport", transport.as_str());
                 self.sessions_opened.add(1, &[transport]);
             }
+            // It was counted when it was opened.
+            Event::SessionIntroduced { .. } => {}
             Event::SessionClosed { transport } => {
                 let transport = KeyValue::new("transport", transport.as_str());
                 self.sessions_closed.add(1, &[transport]);

@@ -11,6 +11,7 @@ use riglm_domain::tool_approval::ToolApproval;
 
 use super::page::Page;
 use super::{ApprovalError, ChangeKind, HeldChange, Wanted};
+use crate::names::quoted;
 
 /// How often it is looked what others approved, at most.
 const READ_EVERY: Duration = Duration::from_secs(2);
@@ -240,7 +241,8 @@ impl Line {
             let all = state.held.values();
             return Ok(all.map(|(change, _)| change.sighting.clone()).collect());
         };
-        let (change, _) = state.held.get(tool).ok_or(ApprovalError::NothingHeld)?;
+        let held = state.held.get(tool);
+        let (change, _) = held.ok_or_else(|| ApprovalError::NothingHeld(quoted(tool.as_str())))?;
         let hash = &change.sighting.content_hash;
         if wanted.hash.as_ref().is_some_and(|wanted| wanted != hash) {
             return Err(ApprovalError::OtherHash);

@@ -101,7 +101,7 @@ async fn changes_are_held_back_until_they_are_approved() {
     let refused = scene.approve(Some("a"), Some("another")).await;
     assert!(matches!(refused, Err(ApprovalError::OtherHash)));
     let refused = scene.approve(Some("b"), None).await;
-    assert!(matches!(refused, Err(ApprovalError::NothingHeld)));
+    assert!(matches!(refused, Err(ApprovalError::NothingHeld(_))));
     assert_eq!(scene.approve(Some("a"), Some(&hash)).await.unwrap(), 1);
     let expected = page(&[("b", "one"), ("a", "two")], "");
     assert_eq!(scene.shown(&later).await, Some(expected));

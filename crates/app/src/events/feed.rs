@@ -4,13 +4,16 @@
 mod pace;
 mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHash;
+use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::principal::Principal;
 use riglm_domain::safeguard::limiter::LimitScope;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::{
-    Event, Limit, ListShownEvent, ModelAsked, Observer, RequestEnded, ToolCalled,
+    Event, EventOrigin, Limit, ListShownEvent, ModelAsked, Observer, RequestEnded, ToolCalled,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,7 +21,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use self::pace::{Pace, Step};
-use crate::tracking::micros;
+use crate::tracking::{KnownSessions, micros};
 
 /// How many events are held for a follower who has not taken them yet.
 const MAX_HELD: usize = 4_096;
@@ -33,8 +36,31 @@ pub struct Happening {
     pub kind: &'static str,
     /// When.
     pub at: Timestamp,
+    /// Whose it was, as far as it was somebody's.
+    #[serde(flatten)]
+    pub origin: HappeningOrigin,
     /// What is known of it: an object whose members depend on the kind.
     pub data: Value,
+}
+
+/// Whose an event was. What is not known of that is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HappeningOrigin {
+    /// The connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The work session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_session: Option<WorkSessionId>,
+    /// The name that the client gives itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Keyed hash of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<KeyedHash>,
+    /// The principal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<Principal>,
 }
 
 /// The kind of an event that says how many others were skipped.
@@ -50,6 +76,7 @@ pub struct EventFeed {
     sender: broadcast::Sender<Arc<Happening>>,
     clock: Arc<dyn Clock>,
     pace: Pace,
+    sessions: OnceLock<Arc<KnownSessions>>,
 }
 
 impl EventFeed {
@@ -61,6 +88,30 @@ impl EventFeed {
             sender,
             clock,
             pace: Pace::default(),
+            sessions: OnceLock::new(),
+        }
+    }
+
+    /// Has events of sessions say which client it is. Who is told of first counts.
+    pub fn know_sessions(&self, sessions: Arc<KnownSessions>) {
+        // The error says that there is somebody.
+        let _ = self.sessions.set(sessions);
+    }
+
+    /// Returns what is told of the origin of an event.
+    fn origin(&self, origin: &EventOrigin<'_>) -> HappeningOrigin {
+        let (connection, work) = (origin.connection, origin.work_session);
+        let sessions = self.sessions.get();
+        let known = sessions.and_then(|sessions| sessions.find(connection, work));
+        let known = known.as_deref();
+        let principal = (origin.principal).or(known.map(|known| &known.principal));
+        let name = known.map(|known| cut(&known.client_name));
+        HappeningOrigin {
+            session: connection.or(known.map(|known| known.connection)),
+            work_session: work,
+            client: name.filter(|name| !name.is_empty()),
+            client_id: known.map(|known| known.client),
+            principal: principal.cloned(),
         }
     }
 
@@ -107,23 +158,34 @@ impl Follower {
 
 impl Observer for EventFeed {
     fn observe(&self, event: &Event<'_>) {
+        self.observe_from(event, &EventOrigin::default());
+    }
+
+    fn observe_from(&self, event: &Event<'_>, origin: &EventOrigin<'_>) {
         if self.n_followers() == 0 {
             return;
         }
         let at = self.clock.now();
         // The error says that the last follower has just left.
-        let send = |kind, data| {
-            let _ = self.sender.send(Arc::new(Happening { kind, at, data }));
+        let send = |kind, origin, data| {
+            let happening = Happening {
+                kind,
+                at,
+                origin,
+                data,
+            };
+            let _ = self.sender.send(Arc::new(happening));
         };
         let n_skipped = match self.pace.step(at, is_frequent(event)) {
             Step::Skip => return,
             Step::Go { n_skipped } => n_skipped,
         };
         if n_skipped > 0 {
-            send(SKIPPED, json!({ "skipped": n_skipped }));
+            let of_nobody = HappeningOrigin::default();
+            send(SKIPPED, of_nobody, json!({ "skipped": n_skipped }));
         }
         let (kind, data) = described(event);
-        send(kind, data);
+        send(kind, self.origin(origin), data);
     }
 }
 
@@ -154,6 +216,10 @@ fn described(event: &Event<'_>) -> (&'static str, Value) {
         Event::SessionOpened { transport } => {
             ("session_opened", json!({ "transport": transport.as_str() }))
         }
+        Event::SessionIntroduced { transport } => (
+            "session_introduced",
+            json!({ "transport": transport.as_str() }),
+        ),
         Event::SessionClosed { transport } => {
             ("session_closed", json!({ "transport": transport.as_str() }))
         }
@@ -291,6 +357,10 @@ fn cut(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use riglm_domain::id::RunId;
+    use riglm_domain::invocation::CallSession;
+    use riglm_domain::protocol::{Revision, Transport};
+    use riglm_domain::session::{ClientInfo, Session};
     use riglm_ports::fake::ManualClock;
 
     use super::*;
@@ -313,6 +383,56 @@ mod tests {
             "data": { "limit": "sessions" },
         });
         assert_eq!(json, expected);
+    }
+
+    #[tokio::test]
+    async fn an_event_says_whose_session_it_is_of() {
+        let session = Session {
+            id: SessionId::new(Timestamp::UNIX_EPOCH, [1; 10]),
+            run: RunId::new(Timestamp::UNIX_EPOCH, [1; 10]),
+            principal: Principal::named("alice"),
+            client: KeyedHash::from_hex(&"a".repeat(32)).unwrap(),
+            client_info: ClientInfo::new("editor", "1.0"),
+            protocol: Revision::new(Revision::V2025_11_25),
+            transport: Transport::StreamableHttp,
+            started_at: Timestamp::UNIX_EPOCH,
+            profile: None,
+            metadata: std::collections::BTreeMap::new(),
+        };
+        let work = WorkSessionId::new(Timestamp::UNIX_EPOCH, [2; 10]);
+        let sessions = Arc::new(KnownSessions::default());
+        let feed = feed();
+        feed.know_sessions(Arc::clone(&sessions));
+        let mut follower = feed.follow();
+        let told = async |follower: &mut Follower, origin: EventOrigin<'_>| {
+            feed.observe_from(&Event::ListChangeTold, &origin);
+            let happening = follower.next().await.unwrap().unwrap();
+            serde_json::to_value(&happening.origin).unwrap()
+        };
+        sessions.opened(&session);
+        sessions.works(session.id, work);
+        let whole = json!({
+            "session": session.id,
+            "work_session": work,
+            "client": "editor",
+            "client_id": session.client,
+            "principal": "alice",
+        });
+        let of_work = EventOrigin::from(CallSession::Work(work));
+        assert_eq!(told(&mut follower, of_work).await, whole);
+        assert_eq!(told(&mut follower, of_work.over(session.id)).await, whole);
+        let connection = CallSession::Connection(session.id);
+        let mut expected = whole.clone();
+        expected.as_object_mut().unwrap().remove("work_session");
+        assert_eq!(told(&mut follower, connection.into()).await, expected);
+        let bob = Principal::named("bob");
+        let of_bob = told(&mut follower, EventOrigin::of_principal(&bob)).await;
+        assert_eq!(of_bob, json!({ "principal": "bob" }));
+        assert_eq!(told(&mut follower, EventOrigin::default()).await, json!({}));
+        // Of one that is over no more is known than the event says.
+        sessions.closed(session.id);
+        let gone = told(&mut follower, of_work).await;
+        assert_eq!(gone, json!({ "work_session": work }));
     }
 
     #[tokio::test]

@@ -124,7 +124,7 @@ async fn a_rating_belongs_to_the_newest_recommendation_to_the_session_that_has_t
     let together = CallSession::Work(work());
     for session in [connection().to_string(), work().to_string()] {
         let refused = desk.note(said(&session, "read_file")).await;
-        assert!(matches!(refused, Err(FeedbackError::NotOffered)));
+        assert!(matches!(refused, Err(FeedbackError::NotOffered { .. })));
     }
     let mut shown = Vec::new();
     for query in ["read a file", "list letters", "read a file"] {
@@ -165,7 +165,7 @@ async fn what_was_recommended_to_others_is_not_offered() {
     scene.recommender.recommend(call).await.unwrap();
     for session in [connection().to_string(), work().to_string()] {
         let refused = desk.note(said(&session, "read_file")).await;
-        assert!(matches!(refused, Err(FeedbackError::NotOffered)));
+        assert!(matches!(refused, Err(FeedbackError::NotOffered { .. })));
     }
     assert_eq!(noted(&scene).await, []);
 }
@@ -178,7 +178,7 @@ async fn the_list_that_held_when_a_work_session_began_was_offered_to_it() {
         desk.note(said(&session, name)).await.unwrap();
     }
     let refused = desk.note(said(&session, "long_ago")).await;
-    assert!(matches!(refused, Err(FeedbackError::NotOffered)));
+    assert!(matches!(refused, Err(FeedbackError::NotOffered { .. })));
     let session = connection().to_string();
     desk.note(said(&session, "long_ago")).await.unwrap();
     assert_eq!(noted(&scene).await.len(), 4);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::embedding::Embedding;
+use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_epoch::ListEpoch;
@@ -41,6 +42,8 @@ pub struct ListAsk<'a> {
     pub relists: bool,
     /// The work session.
     pub session: CallSession,
+    /// The connection over which it asks, where it is recorded.
+    pub connection: Option<SessionId>,
     /// What is being done.
     pub intent: Option<&'a ListIntent>,
     /// What the client itself said of it.

@@ -21,6 +21,7 @@ use riglm_ports::token_counter::TokenCounter;
 
 use super::ask::ListAsk;
 use super::epochs::{by_names, whole};
+use super::marks::narrow;
 use super::options::ListOptions;
 use super::policy::policy_of;
 use super::rendering::{Rendering, ShownList, render};
@@ -252,6 +253,7 @@ impl Lists {
                 epoch.mode == SelectionMode::Prediction && policy != ListPolicyName::Hints
             }),
             revision,
+            narrow: narrow(&overrides, ask),
             available_tokens: self.sizes.total(offer),
         };
         let shown = Arc::new(render(&epoch, rendering, |at| {
@@ -331,6 +333,7 @@ impl Lists {
         let is_same = shown.policy == policy
             && shown.revision == revision
             && shown.offer.id() == offer.id()
+            && shown.narrow == narrow(&self.overrides.load(), ask)
             && !self.options(ask).gate_writes;
         let holds = match policy {
             ListPolicyName::Conformal => false,

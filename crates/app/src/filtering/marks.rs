@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::{OverrideId, SessionId, ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::listing::{ListPolicyName, ReadOnly};
 use riglm_domain::prediction::NamePattern;
@@ -56,11 +56,9 @@ pub(super) fn marks(
             } else {
                 Mark::None
             };
-            let names = [tool.name.as_str(), tool.tool.tool.as_str()];
-            for one in holding
-                .iter()
-                .filter(|one| names.contains(&one.tool.as_str()))
-            {
+            let is_it =
+                |one: &&&ToolOverride| tool.name == one.tool || tool.tool.is_named(&one.tool);
+            for one in holding.iter().filter(is_it) {
                 mark = match one.action {
                     OverrideAction::Include => Mark::Include,
                     OverrideAction::Exclude | OverrideAction::Forbid => Mark::Exclude,
@@ -164,11 +162,26 @@ fn holds_for(scope: &OverrideScope, ask: &ListAsk<'_>) -> bool {
             .is_some_and(|hash| hash.to_string() == *client),
         // The list of a modern client depends on no session.
         OverrideScope::Session(_) if ask.is_modern => false,
-        OverrideScope::Session(session) => match ask.session {
-            CallSession::Work(id) => id.to_string() == *session,
-            CallSession::Connection(id) => id.to_string() == *session,
-        },
+        OverrideScope::Session(session) => {
+            let is_connection = |id: SessionId| id.to_string() == *session;
+            ask.connection.is_some_and(is_connection)
+                || match ask.session {
+                    CallSession::Work(id) => id.to_string() == *session,
+                    CallSession::Connection(id) => is_connection(id),
+                }
+        }
     }
+}
+
+/// Returns the overrides that hold for who asks, and need not hold for all who share a list with them.
+pub(super) fn narrow(overrides: &[ToolOverride], ask: &ListAsk<'_>) -> Vec<OverrideId> {
+    let is_narrow = |scope: &OverrideScope| {
+        matches!(scope, OverrideScope::Client(_) | OverrideScope::Session(_))
+    };
+    (overrides.iter())
+        .filter(|one| is_narrow(&one.scope) && one.is_active(ask.now) && holds_for(&one.scope, ask))
+        .map(|one| one.id)
+        .collect()
 }
 
 fn width(scope: &OverrideScope) -> u8 {

@@ -58,6 +58,7 @@ mod tests {
             client_hash: None,
             profile: None,
             is_modern,
+            connection: None,
             relists: false,
             session: CallSession::Connection(SessionId::new(now, [1; 10])),
             intent: None,

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use riglm_domain::edit::with_meta;
+use riglm_domain::id::OverrideId;
 use riglm_domain::list_epoch::ListEpoch;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason, ToolSet};
 use riglm_domain::listing::ListPolicyName;
@@ -48,6 +49,8 @@ pub struct ShownList {
     pub pool: Arc<ToolSet>,
     pub(super) offer: Arc<Offer>,
     pub(super) revision: u64,
+    /// The overrides of the client and of the session that it was made with.
+    pub(super) narrow: Vec<OverrideId>,
     positions: Vec<usize>,
     /// A hash of them.
     order: u64,
@@ -208,6 +211,8 @@ pub(super) struct Rendering<'a> {
     pub(super) mass: Option<f64>,
     /// The number of what the operator decided.
     pub(super) revision: u64,
+    /// The overrides of the client and of the session.
+    pub(super) narrow: Vec<OverrideId>,
     pub(super) available_tokens: u64,
 }
 
@@ -228,6 +233,7 @@ pub(super) fn render(
         until,
         mass,
         revision,
+        narrow,
         available_tokens,
     } = rendering;
     let tools = offer.tools();
@@ -296,6 +302,7 @@ pub(super) fn render(
         pool,
         offer: Arc::clone(offer),
         revision,
+        narrow,
         order: hash_of(&positions),
         ascending,
         positions,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use riglm_domain::listing::Choice;
 use riglm_domain::retrieval::nearest_names;
 use riglm_ports::analytics::Topic;
-use riglm_ports::observer::Event;
+use riglm_ports::observer::{Event, EventOrigin};
 use tokio_util::sync::CancellationToken;
 
 use super::ask::ListAsk;
@@ -59,7 +59,10 @@ impl Lists {
 
     pub(super) fn warn_of_budget(&self, ask: &ListAsk<'_>, choice: &Choice) {
         if choice.n_over_budget > 0 {
-            self.observer.observe(&Event::BudgetShort);
+            self.observer.observe_from(
+                &Event::BudgetShort,
+                &EventOrigin::of_session(ask.principal, ask.session),
+            );
         }
         let is_short = choice.shown.len() < self.options(ask).bounds.min_tools;
         if is_short && choice.n_over_budget > 0 && is_first(&self.warned_of_budget, ask) {

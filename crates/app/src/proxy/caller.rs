@@ -15,6 +15,7 @@ use riglm_domain::meta::RequestMeta;
 use riglm_domain::principal::Principal;
 use riglm_domain::protocol::{Revision, Transport};
 use riglm_domain::request_hints::RequestHints;
+use riglm_ports::observer::{Event, EventOrigin};
 use tokio::sync::OnceCell;
 
 use super::client_description::ClientDescription;
@@ -263,6 +264,7 @@ impl Caller {
             is_modern,
             relists: self.listing.relists.load(Ordering::Relaxed),
             session,
+            connection: self.known_row(),
             intent: None,
             stated: None,
             now,
@@ -364,7 +366,7 @@ impl Caller {
     }
 
     /// Returns the identifier of the session's row, and makes the row first if there is none.
-    pub(super) async fn row(&self, recorder: &Recorder) -> SessionId {
+    pub(super) async fn row(&self, shared: &Shared) -> SessionId {
         *self
             .row
             .get_or_init(|| async {
@@ -380,9 +382,24 @@ impl Caller {
                     started_at: self.started_at,
                     profile: self.profile.as_ref(),
                 };
-                recorder.session_opened(details).await
+                let row = shared.recorder.session_opened(details).await;
+                let event = Event::SessionIntroduced {
+                    transport: self.transport,
+                };
+                let origin = EventOrigin::of_principal(&self.principal).over(row);
+                shared.observe_from(&event, &origin);
+                row
             })
             .await
+    }
+
+    /// Returns the origin of what happens in the session where no request says it.
+    pub(super) fn origin(&self) -> EventOrigin<'_> {
+        EventOrigin {
+            principal: Some(&self.principal),
+            connection: self.known_row(),
+            work_session: self.known_work(),
+        }
     }
 
     /// Returns the identifier of the session's row, if there is one.
@@ -425,7 +442,7 @@ impl Caller {
         now: Timestamp,
     ) -> Option<WorkSessionId> {
         let work_sessions = shared.work_sessions.as_ref()?;
-        let connection = self.row(&shared.recorder).await;
+        let connection = self.row(shared).await;
         let (info, work) = {
             let introduction = self.introduction();
             (introduction.client.info.clone(), introduction.work.clone())
@@ -449,6 +466,7 @@ impl Caller {
         };
         let work = work_sessions.resolve(&request).await;
         *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        shared.recorder.works(connection, work);
         if let Some(text) = &hints.context {
             let source = IntentSource::Request;
             shared.note_intent(CallSession::Work(work), source, text, now);

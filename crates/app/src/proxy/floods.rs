@@ -8,7 +8,7 @@ use lru::LruCache;
 use riglm_domain::principal::Principal;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::safeguard::limiter::{Rate, TokenBucket};
-use riglm_ports::observer::{Event, Limit};
+use riglm_ports::observer::{Event, EventOrigin, Limit};
 
 use super::Proxy;
 
@@ -71,7 +71,9 @@ impl Proxy {
         if rate.is_none_or(|rate| self.floods.takes(principal, rate, at)) {
             return Ok(());
         }
-        self.shared.observe(&Event::LimitReached(Limit::Requests));
+        let origin = EventOrigin::of_principal(principal);
+        let event = Event::LimitReached(Limit::Requests);
+        self.shared.observe_from(&event, &origin);
         let text = format!("more than {n} messages in a second; try again in 1 s");
         Err(RpcError::new(RpcErrorCode::LimitReached, text))
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{ListShown, SelectionDetails};
-use riglm_ports::observer::{Event, ListShownEvent};
+use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
 use serde_json::Value;
 
 use super::caller::Caller;
@@ -61,14 +61,17 @@ impl Listing<'_> {
         let shown = self.chosen(lists, (row, session), offer).await;
         let recorder = &self.shared.recorder;
         if self.caller.is_news(&shown) {
-            self.shared.observe(&Event::ListShown(ListShownEvent {
-                policy: shown.policy.as_str(),
-                mode: shown.mode,
-                n_shown: shown.positions().len(),
-                n_available: offer.tools().len(),
-                shown_tokens: shown.shown_tokens,
-                available_tokens: shown.available_tokens,
-            }));
+            self.shared.observe_from(
+                &Event::ListShown(ListShownEvent {
+                    policy: shown.policy.as_str(),
+                    mode: shown.mode,
+                    n_shown: shown.positions().len(),
+                    n_available: offer.tools().len(),
+                    shown_tokens: shown.shown_tokens,
+                    available_tokens: shown.available_tokens,
+                }),
+                &EventOrigin::of_session(&self.caller.principal, session).over(row),
+            );
             recorder
                 .list_shown(ListShown {
                     session: row,

@@ -1,7 +1,9 @@
 //! What operators see of sessions that are open.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};
 
+use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
@@ -11,14 +13,15 @@ use super::caller::Caller;
 use super::listing::Listing;
 use super::session::ClientSession;
 use crate::filtering::ListForecast;
+use crate::names::{NamedSession, quoted};
 use crate::search::Offer;
 
 /// Why nothing is predicted for a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoForecast {
     /// No open session has the identifier.
-    #[error("no open session has this identifier")]
-    NotOpen,
+    #[error("no session {0} is open")]
+    NotOpen(String),
     /// Lists are not chosen by what is learned.
     #[error("lists are not chosen by what is learned: filtering.strategy is not prediction")]
     NotChosen,
@@ -47,6 +50,58 @@ impl Proxy {
         self.open_session(is_it)?.caller.known_row()
     }
 
+    /// Returns the open session with this identifier, of its work session, its connection or its
+    /// transport, as far as it is recorded.
+    #[must_use]
+    pub fn session_named(&self, id: &str) -> Option<NamedSession> {
+        let session = self.open_session_named(id)?;
+        let caller = &session.caller;
+        let row = caller.known_row()?;
+        let work = id.parse::<WorkSessionId>().ok();
+        let work = work.filter(|work| caller.known_work() == Some(*work));
+        Some(NamedSession {
+            id: work.map_or_else(|| row.to_string(), |work| work.to_string()),
+            is_modern: caller.is_modern(),
+        })
+    }
+
+    /// Returns the clients of open sessions that give themselves this name, and the one whose keyed hash
+    /// in hexadecimal it is.
+    #[must_use]
+    pub fn clients_named(&self, name: &str) -> BTreeSet<KeyedHash> {
+        let wanted = KeyedHash::from_hex(name);
+        let open = self.open_sessions();
+        let recorded = open.iter().filter(|one| one.caller.known_row().is_some());
+        let clients = recorded.filter_map(|session| {
+            let hash = session.caller.client_hash(&self.shared.recorder);
+            let is_it = session.caller.client_name() == name || wanted == Some(hash);
+            is_it.then_some(hash)
+        });
+        clients.collect()
+    }
+
+    /// Returns whether an open session was offered a tool of this name.
+    #[must_use]
+    pub fn offers(&self, tool: &str) -> bool {
+        let mut seen = HashSet::new();
+        self.open_sessions().iter().any(|session| {
+            let offer = session.caller.search.last_whole_offer();
+            // Most sessions are offered the same.
+            offer
+                .filter(|offer| seen.insert(offer.id()))
+                .is_some_and(|offer| {
+                    let mut tools = offer.tools().iter();
+                    tools.any(|one| one.name == tool || one.tool.is_named(tool))
+                })
+        })
+    }
+
+    fn open_sessions(&self) -> Vec<Arc<ClientSession>> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = sessions.values().filter(|session| !session.is_closed());
+        open.cloned().collect()
+    }
+
     /// Returns what is predicted for an open session, which is named by its work session, its
     /// connection or the identifier of its transport: the `limit` most likely tools.
     ///
@@ -54,7 +109,8 @@ impl Proxy {
     ///
     /// Returns why nothing is.
     pub async fn forecast(&self, id: &str, limit: usize) -> Result<SessionForecast, NoForecast> {
-        let session = self.open_session_named(id).ok_or(NoForecast::NotOpen)?;
+        let session = self.open_session_named(id);
+        let session = session.ok_or_else(|| NoForecast::NotOpen(quoted(id)))?;
         let caller = &session.caller;
         let lists = self.shared.filter.lists().ok_or(NoForecast::NotChosen)?;
         let row = caller.known_row().ok_or(NoForecast::NotListed)?;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::Proxy;
 use super::session::ClientSession;
 use crate::filtering::ListAsk;
+use crate::names::quoted;
 use crate::recommend::{
     Project, RecommendCall, RecommendError, RecommendReply, Recommender, stored_offer,
 };
@@ -39,8 +40,8 @@ pub enum NoRecommendation {
     #[error("nothing is recommended: recommend.enabled is false")]
     Off,
     /// No open session has the identifier.
-    #[error("no open session has this identifier")]
-    NotOpen,
+    #[error("no session {0} is open")]
+    NotOpen(String),
     /// The session has not listed its tools yet.
     #[error("the session has not listed its tools yet")]
     NotListed,
@@ -89,7 +90,7 @@ impl Proxy {
         store: Option<&dyn ToolDefinitionRepository>,
     ) -> Result<RecommendCall, NoRecommendation> {
         let session = self.open_session_named(id);
-        let session: Arc<ClientSession> = session.ok_or(NoRecommendation::NotOpen)?;
+        let session = session.ok_or_else(|| NoRecommendation::NotOpen(quoted(id)))?;
         let caller = &session.caller;
         let row = caller.known_row().ok_or(NoRecommendation::NotListed)?;
         let offer = if let Some(offer) = self.offer_of(&session) {
@@ -166,6 +167,7 @@ impl Proxy {
             is_modern: false,
             relists: false,
             session: nobody,
+            connection: None,
             intent: None,
             stated: None,
             now: self.shared.recorder.now(),

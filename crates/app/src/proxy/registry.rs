@@ -13,7 +13,7 @@ use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::tool_approval::ToolApproval;
 use riglm_ports::downstream::ClientLink;
-use riglm_ports::observer::{Event, Limit, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Limit, Observer};
 use riglm_ports::tracer::Tracer;
 
 use super::floods::Floods;
@@ -29,6 +29,7 @@ use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
+use crate::names::quoted;
 use crate::recommend::Recommender;
 use crate::safeguards::Safeguards;
 use crate::search::ToolSearch;
@@ -190,13 +191,11 @@ impl Proxy {
         let set = self.shared.upstreams.load_full();
         let mut entries = set.entries.iter();
         let entry = entries.find(|entry| entry.name().as_str() == upstream);
-        let entry = entry.ok_or(ApprovalError::UnknownUpstream)?;
+        let entry = entry.ok_or_else(|| ApprovalError::UnknownUpstream(quoted(upstream)))?;
         let Some(approvals) = &entry.upstream.approvals else {
-            let is_named = wanted.tool.is_some();
-            return if is_named {
-                Err(ApprovalError::NothingHeld)
-            } else {
-                Ok(Vec::new())
+            return match &wanted.tool {
+                Some(tool) => Err(ApprovalError::NothingHeld(quoted(tool.as_str()))),
+                None => Ok(Vec::new()),
             };
         };
         let approved = approvals.approve(entry.name(), wanted, actor).await?;
@@ -266,7 +265,9 @@ impl Proxy {
         };
         let has_share = sessions.len() >= of_one && of_principal() >= of_one;
         if has_share || sessions.len() >= limits.sessions {
-            self.shared.observe(&Event::LimitReached(Limit::Sessions));
+            let origin = EventOrigin::of_principal(&visitor.principal);
+            let event = Event::LimitReached(Limit::Sessions);
+            self.shared.observe_from(&event, &origin);
             let text = if has_share && of_one < limits.sessions {
                 format!(
                     "too many sessions of this principal are open: it may have {of_one} at once; \
@@ -280,7 +281,8 @@ impl Proxy {
         let session = ClientSession::new(Arc::clone(&self.shared), transport, visitor, client);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         sessions.insert(number, Arc::clone(&session));
-        self.shared.observe(&Event::SessionOpened { transport });
+        let event = Event::SessionOpened { transport };
+        self.shared.observe_from(&event, &session.caller.origin());
         Ok(session)
     }
 

@@ -296,7 +296,7 @@ impl Relay {
 
     /// Returns the identifier of the session's row, and makes the row first if there is none.
     pub(super) async fn row(&self) -> SessionId {
-        self.caller.row(&self.shared.recorder).await
+        self.caller.row(&self.shared).await
     }
 
     /// Counts a request of the client whose end reached it, and wakes who waits for that.

@@ -265,7 +265,7 @@ impl ClientSession {
         if !is_heard || is_of_work && self.shared.work_sessions.is_some() {
             return;
         }
-        let row = self.caller.row(&self.shared.recorder).await;
+        let row = self.caller.row(&self.shared).await;
         let (together, now) = (self.caller.together(row), self.shared.recorder.now());
         self.shared.note_intent(together, source, text, now);
     }
@@ -449,9 +449,10 @@ impl ClientSession {
         let why = &session_ended();
         join_all(members.iter().map(|member| member.relay.close(why))).await;
         self.united.drain(Duration::from_secs(1)).await;
-        self.caller.close_row(&self.shared).await;
         let transport = self.caller.transport;
-        self.shared.observe(&Event::SessionClosed { transport });
+        let event = Event::SessionClosed { transport };
+        self.shared.observe_from(&event, &self.caller.origin());
+        self.caller.close_row(&self.shared).await;
         self.client.close().await;
         self.ended.cancel();
     }

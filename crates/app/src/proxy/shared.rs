@@ -13,7 +13,7 @@ use riglm_domain::naming::Naming;
 use riglm_domain::principal::Principal;
 use riglm_domain::request_hints::RequestHints;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
-use riglm_ports::observer::{Event, Limit, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Limit, Observer};
 use riglm_ports::tracer::Tracer;
 
 use super::caller::Caller;
@@ -76,9 +76,9 @@ impl Shared {
         self.search_tool.is_some() || self.recommender.is_some() || self.filter.lists().is_some()
     }
 
-    /// Tells who looks on that something happened.
-    pub(crate) fn observe(&self, event: &Event<'_>) {
-        self.observer.observe(event);
+    /// Tells who looks on that something happened in a session, or to a principal.
+    pub(crate) fn observe_from(&self, event: &Event<'_>, origin: &EventOrigin<'_>) {
+        self.observer.observe_from(event, origin);
     }
 
     /// Returns what a client said of what it does, as far as that is noted.
@@ -103,7 +103,7 @@ impl Shared {
     ) {
         let intents = self.intents.as_ref();
         if let Some(shift) = intents.and_then(|all| all.note(session, source, text, now)) {
-            self.observe(&Event::ContextShifted(shift));
+            self.observe_from(&Event::ContextShifted(shift), &session.into());
         }
     }
 
@@ -178,7 +178,8 @@ impl Shared {
         let taken = places.take(principal, bounds);
         taken.map(Standing::new).map_err(|lack| {
             let of_one = bounds.of_one;
-            self.too_many(match lack {
+            let origin = EventOrigin::of_principal(principal);
+            self.too_many(&origin, match lack {
                 Lack::Total => TOO_MANY.into(),
                 Lack::Share => format!(
                     "too many requests of this principal are in flight: it may have {of_one} at \
@@ -189,12 +190,12 @@ impl Shared {
     }
 
     /// Returns the error of a session that has as many requests in flight as one may have.
-    pub(super) fn session_is_full(&self) -> RpcError {
-        self.too_many(TOO_MANY.into())
+    pub(super) fn session_is_full(&self, origin: &EventOrigin<'_>) -> RpcError {
+        self.too_many(origin, TOO_MANY.into())
     }
 
-    fn too_many(&self, text: String) -> RpcError {
-        self.observe(&Event::LimitReached(Limit::InFlight));
+    fn too_many(&self, origin: &EventOrigin<'_>, text: String) -> RpcError {
+        self.observe_from(&Event::LimitReached(Limit::InFlight), origin);
         RpcError::new(RpcErrorCode::LimitReached, text)
     }
 

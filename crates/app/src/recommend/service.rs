@@ -14,7 +14,7 @@ use riglm_domain::retrieval::Query;
 use riglm_domain::search::SearchQuality;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::clock::Clock;
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Observer};
 
 use super::call::{RecommendCall, RecommendError};
 use super::candidates::{Asked, CandidateFinder, RankedCandidates};
@@ -192,12 +192,15 @@ impl Recommender {
             let to = (together, call.session);
             self.tracks.recommended(to, (reply.id, now), tools);
         }
-        self.observer.observe(&Event::Recommended {
-            quality: reply.quality,
-            n_tools: reply.tools.len(),
-            is_cached: reply.was_cached,
-            took: started.elapsed(),
-        });
+        self.observer.observe_from(
+            &Event::Recommended {
+                quality: reply.quality,
+                n_tools: reply.tools.len(),
+                is_cached: reply.was_cached,
+                took: started.elapsed(),
+            },
+            &of_call(&call),
+        );
         Ok(reply)
     }
 
@@ -206,18 +209,25 @@ impl Recommender {
         let Some(met) = self.tracks.called(&call) else {
             return;
         };
-        self.observer.observe(&Event::RecommendedCalled {
-            outcome: call.outcome,
-        });
+        self.observer.observe_from(
+            &Event::RecommendedCalled {
+                outcome: call.outcome,
+            },
+            &EventOrigin::of_session(&call.principal, call.together).over(call.session),
+        );
         let Met::Followed(followed) = met else {
             return;
         };
         let now = self.clock.now();
         if followed.is_first {
-            self.observer.observe(&Event::RecommendationFollowed {
-                place: followed.place,
-                took: Duration::try_from(now.duration_since(followed.shown_at)).unwrap_or_default(),
-            });
+            self.observer.observe_from(
+                &Event::RecommendationFollowed {
+                    place: followed.place,
+                    took: Duration::try_from(now.duration_since(followed.shown_at))
+                        .unwrap_or_default(),
+                },
+                &EventOrigin::of_session(&call.principal, call.together).over(call.session),
+            );
         }
         let feedback = self.recorder.feedback_given(|id, given_at| Feedback {
             id,
@@ -487,6 +497,16 @@ fn recommended(
         before: named(successions.before(&tool.tool)),
         after: named(successions.after(&tool.tool)),
         workflow,
+    }
+}
+
+/// Returns the origin of what is recommended.
+fn of_call(call: &RecommendCall) -> EventOrigin<'_> {
+    let together = call.together.map(EventOrigin::from).unwrap_or_default();
+    EventOrigin {
+        principal: Some(&call.principal),
+        connection: call.session.or(together.connection),
+        ..together
     }
 }
 

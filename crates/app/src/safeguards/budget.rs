@@ -20,7 +20,7 @@ use riglm_domain::invocation::{CallSession, TokenSize};
 use riglm_domain::safeguard::budget::{
     BudgetState, BudgetThresholds, TokenUse, UsePart, effective_budget, line,
 };
-use riglm_ports::observer::{BudgetEvent, Event, Observer};
+use riglm_ports::observer::{BudgetEvent, Event, EventOrigin, Observer};
 use riglm_ports::token_counter::TokenCounter;
 use serde::Deserialize;
 
@@ -146,7 +146,10 @@ impl Budgets {
             return Ok(());
         };
         if is_refused {
-            self.observer.observe(&Event::Budget(BudgetEvent::Refused));
+            self.observer.observe_from(
+                &Event::Budget(BudgetEvent::Refused),
+                &EventOrigin::of_session(call.principal, call.together),
+            );
             return Err(refusal(&used, budget));
         }
         (self.recount).offer(call.together, UsePart::Arguments, sent, tokens);
@@ -170,8 +173,10 @@ impl Budgets {
         (self.recount).offer(call.together, UsePart::Results, result, tokens);
         if look.is_new {
             let state = look.state;
-            self.observer
-                .observe(&Event::Budget(BudgetEvent::Entered { state }));
+            self.observer.observe_from(
+                &Event::Budget(BudgetEvent::Entered { state }),
+                &EventOrigin::of_session(call.principal, call.together),
+            );
         }
         look.line.map(|text| Notice { kind: KIND, text })
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
@@ -28,6 +28,9 @@ pub(crate) enum OwnKind {
 pub(crate) trait Asker: std::fmt::Debug + Send + Sync {
     /// Returns the keyed hash of the client, as in its session.
     fn client_hash(&self) -> KeyedHash;
+
+    /// Returns the connection over which it calls.
+    fn connection(&self) -> SessionId;
 
     /// Returns what the client itself said of what is being done.
     fn stated(&self) -> Option<StatedIntent>;

@@ -73,6 +73,13 @@ struct Searches {
     seen_at: Instant,
 }
 
+/// What became of the searches of a work session that is over.
+#[derive(Debug)]
+struct Ended {
+    session: CallSession,
+    events: Vec<CirclesEvent>,
+}
+
 /// A row of searches, and whether it is to be seen what comes after a warning.
 #[derive(Debug, Default)]
 struct Row {
@@ -108,16 +115,16 @@ impl Circles {
         if call.own.is_some() {
             return;
         }
-        let mut happened = Vec::new();
+        let (mut over, mut happened) = (Vec::new(), Vec::new());
         {
             let mut sessions = self.lock();
-            let searches = Self::of(&mut sessions, (call.together, call.at), &mut happened);
+            let searches = Self::of(&mut sessions, (call.together, call.at), &mut over);
             searches.for_tools.called(SearchedIn::Tools, &mut happened);
             if !is_search {
                 (searches.of_upstreams).called(SearchedIn::Upstream, &mut happened);
             }
         }
-        self.tell(&happened);
+        self.tell(&over, call.together, &happened);
     }
 
     /// Notes a search for tools and what it found, best first. What is to be said of it is said with
@@ -142,10 +149,11 @@ impl Circles {
             ),
             top_score,
         };
+        let mut over = Vec::new();
         let mut happened = vec![CirclesEvent::Searched(SearchedIn::Tools)];
         {
             let mut sessions = self.lock();
-            let searches = Self::of(&mut sessions, (together, at), &mut happened);
+            let searches = Self::of(&mut sessions, (together, at), &mut over);
             searches.n_for_tools = searches.n_for_tools.saturating_add(1);
             let rules = &self.options.rules;
             if let Some(notice) = searches.for_tools.searched(&search, rules, &mut happened) {
@@ -155,7 +163,7 @@ impl Circles {
                 searches.waiting.push_back((at, notice));
             }
         }
-        self.tell(&happened);
+        self.tell(&over, together, &happened);
     }
 
     /// Notes the result of a call, which is JSON text, and returns what is to be said of it.
@@ -175,20 +183,18 @@ impl Circles {
             }
             None if is_search => {
                 let search = found::search_of(call, result);
+                let mut over = Vec::new();
                 let mut happened = vec![CirclesEvent::Searched(SearchedIn::Upstream)];
                 let notice = {
                     let mut sessions = self.lock();
-                    let searches = Self::of(
-                        &mut sessions,
-                        (call.together, call.ended_at()),
-                        &mut happened,
-                    );
+                    let searches =
+                        Self::of(&mut sessions, (call.together, call.ended_at()), &mut over);
                     let rules = &self.options.rules;
                     searches
                         .of_upstreams
                         .searched(&search, rules, &mut happened)
                 };
-                self.tell(&happened);
+                self.tell(&over, call.together, &happened);
                 notice
             }
             _ => None,
@@ -207,10 +213,10 @@ impl Circles {
     fn of<'a>(
         sessions: &'a mut LruCache<CallSession, Searches>,
         (together, at): (CallSession, Instant),
-        happened: &mut Vec<CirclesEvent>,
+        over: &mut Vec<Ended>,
     ) -> &'a mut Searches {
         if !sessions.contains(&together) {
-            Self::make_room(sessions, at, happened);
+            Self::make_room(sessions, at, over);
         }
         let searches = sessions.get_or_insert_mut(together, || Searches::new(at));
         let limit = match together {
@@ -218,7 +224,8 @@ impl Circles {
             CallSession::Connection(_) => CONNECTION_SILENCE,
         };
         if searches.silence(at) > limit {
-            std::mem::replace(searches, Searches::new(at)).end(happened);
+            let before = std::mem::replace(searches, Searches::new(at));
+            over.push(before.end(together));
         }
         searches.seen_at = searches.seen_at.max(at);
         searches
@@ -228,26 +235,33 @@ impl Circles {
     fn make_room(
         sessions: &mut LruCache<CallSession, Searches>,
         at: Instant,
-        happened: &mut Vec<CirclesEvent>,
+        over: &mut Vec<Ended>,
     ) {
         let is_full = sessions.len() >= MAX_SESSIONS;
         for n in 0..MAX_SWEPT {
             let oldest = sessions
                 .peek_lru()
                 .map(|(_, searches)| searches.silence(at));
-            let is_over = oldest.is_some_and(|silence| silence > SILENCE);
-            if !(is_over || is_full && n == 0) {
+            let is_silent = oldest.is_some_and(|silence| silence > SILENCE);
+            if !(is_silent || is_full && n == 0) {
                 break;
             }
-            if let Some((_, over)) = sessions.pop_lru() {
-                over.end(happened);
+            if let Some((session, searches)) = sessions.pop_lru() {
+                over.push(searches.end(session));
             }
         }
     }
 
-    fn tell(&self, happened: &[CirclesEvent]) {
-        for event in happened {
-            self.observer.observe(&Event::Circles(*event));
+    /// Tells of the sessions whose searches are over, and of what happened in this one.
+    fn tell(&self, over: &[Ended], together: CallSession, happened: &[CirclesEvent]) {
+        let ended = over.iter().flat_map(|ended| {
+            let events = ended.events.iter();
+            events.map(|event| (ended.session, event))
+        });
+        let here = happened.iter().map(|event| (together, event));
+        for (session, event) in ended.chain(here) {
+            let event = Event::Circles(*event);
+            self.observer.observe_from(&event, &session.into());
         }
     }
 
@@ -263,15 +277,17 @@ impl Searches {
     }
 
     /// Says what became of a work session that is over.
-    fn end(self, happened: &mut Vec<CirclesEvent>) {
+    fn end(self, session: CallSession) -> Ended {
+        let mut events = Vec::new();
         for row in [self.for_tools, self.of_upstreams] {
             if row.is_told {
-                happened.push(CirclesEvent::Answered { has_stopped: true });
+                events.push(CirclesEvent::Answered { has_stopped: true });
             }
         }
-        happened.push(CirclesEvent::SessionOver {
+        events.push(CirclesEvent::SessionOver {
             n_searches: self.n_for_tools,
         });
+        Ended { session, events }
     }
 }
 

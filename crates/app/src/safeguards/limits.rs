@@ -23,7 +23,7 @@ use riglm_domain::principal::Principal;
 use riglm_domain::safeguard::limiter::{Blocked, LimitScope, Rate, peek_all, take_all};
 use riglm_domain::tool::ToolRef;
 use riglm_domain::tool_result::is_error;
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::{Event, EventOrigin, Observer};
 
 use self::closed::Closed;
 use self::held::Held;
@@ -144,10 +144,13 @@ impl Limiter {
             Ok(permit) => return Ok(permit),
             Err(held) => held,
         };
-        self.observer.observe(&Event::CallLimited {
-            limit: held.limit(),
-            scope: held.scope(),
-        });
+        self.observer.observe_from(
+            &Event::CallLimited {
+                limit: held.limit(),
+                scope: held.scope(),
+            },
+            &EventOrigin::of_session(call.principal, call.together),
+        );
         // There is no other tool for who has to say first what it is doing.
         let similar = match &held {
             Held::Context { .. } => Vec::new(),

@@ -10,6 +10,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::principal::Principal;
 use riglm_domain::search::{ScoredTool, SearchQuality};
 use riglm_domain::tool::ToolRef;
+use riglm_ports::observer::EventOrigin;
 use riglm_ports::reranker::Reranker;
 
 use super::ladder::Guarded;
@@ -43,6 +44,13 @@ pub struct SearchCall {
     pub pinned: Vec<usize>,
     /// The client's own model, where it offers one and may be asked.
     pub client_model: Option<Guarded<dyn Reranker>>,
+}
+
+impl SearchCall {
+    /// Returns the origin of what happens during the search.
+    pub(super) fn origin(&self) -> EventOrigin<'_> {
+        EventOrigin::of_session(&self.principal, self.together).over(self.session)
+    }
 }
 
 impl SearchCall {

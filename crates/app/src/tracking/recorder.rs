@@ -30,6 +30,7 @@ use riglm_ports::token_counter::TokenCounter;
 
 use super::counting_budget::CountingBudget;
 use super::entropy::EntropySource;
+use super::known_sessions::KnownSessions;
 use super::token_meter::{Text, TokenMeter};
 use super::watched_journal::WatchedJournal;
 
@@ -137,6 +138,7 @@ pub struct Recorder {
     options: RecorderOptions,
     entropy: EntropySource,
     meter: Option<TokenMeter>,
+    known: Arc<KnownSessions>,
 }
 
 impl Recorder {
@@ -157,6 +159,7 @@ impl Recorder {
             options,
             entropy: EntropySource::new(),
             meter: None,
+            known: Arc::default(),
         }
     }
 
@@ -198,6 +201,17 @@ impl Recorder {
         self.journal.n_lost()
     }
 
+    /// Returns who is behind the sessions that are open.
+    #[must_use]
+    pub fn known_sessions(&self) -> Arc<KnownSessions> {
+        Arc::clone(&self.known)
+    }
+
+    /// Notes the work session to which the last request of a connection belongs.
+    pub(crate) fn works(&self, connection: SessionId, work: WorkSessionId) {
+        self.known.works(connection, work);
+    }
+
     /// Records the start of a session and returns its identifier.
     pub async fn session_opened(&self, details: SessionDetails<'_>) -> SessionId {
         let info = details.client_info;
@@ -214,6 +228,7 @@ impl Recorder {
             metadata: details.metadata.clone(),
         };
         let id = session.id;
+        self.known.opened(&session);
         self.append(&Record::SessionOpened(session)).await;
         id
     }
@@ -231,6 +246,7 @@ impl Recorder {
 
     /// Records the end of a session.
     pub async fn session_closed(&self, session: SessionId) {
+        self.known.closed(session);
         let ended_at = self.clock.now();
         self.append(&Record::SessionClosed { session, ended_at })
             .await;

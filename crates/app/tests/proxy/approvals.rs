@@ -41,7 +41,7 @@ async fn an_answer_shows_what_was_approved_until_more_is() {
 
     let (all, actor) = (Wanted::default(), Principal::named("alice"));
     let refused = scene.proxy.approve("none", &all, &actor).await;
-    assert!(matches!(refused, Err(ApprovalError::UnknownUpstream)));
+    assert!(matches!(refused, Err(ApprovalError::UnknownUpstream(_))));
     let approved = scene.proxy.approve("u", &all, &actor).await.unwrap();
     assert_eq!(approved.len(), 2);
     scene.send(LIST).await;
@@ -85,5 +85,5 @@ async fn changes_pass_where_they_are_not_held_back() {
         hash: None,
     };
     let refused = scene.proxy.approve("u", &wanted, &Principal::local()).await;
-    assert!(matches!(refused, Err(ApprovalError::NothingHeld)));
+    assert!(matches!(refused, Err(ApprovalError::NothingHeld(_))));
 }

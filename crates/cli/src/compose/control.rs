@@ -11,14 +11,15 @@ use riglm_adapters_http::{
     Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
     Upstreams as ControlUpstreams,
 };
-use riglm_adapters_storage::Storage;
+use riglm_adapters_storage::{Storage, Store};
 use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
 use riglm_app::feedback::FeedbackDesk;
 use riglm_app::filtering::Forbidden;
 use riglm_app::insight::Insight;
 use riglm_app::learning::NextTools;
-use riglm_app::overrides::Overrides;
+use riglm_app::names::Names;
+use riglm_app::overrides::{Overrides, OverridesParts};
 use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::search::ToolSearch;
 use riglm_app::settings::Settings;
@@ -26,6 +27,7 @@ use riglm_app::tracking::Recorder;
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock as _;
 use tokio::net::TcpListener;
+use riglm_ports::observer::Unobserved;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -58,13 +60,23 @@ impl ControlSources<'_> {
     pub(super) fn into_parts(self, config: &Config) -> ControlParts {
         let clock = Arc::new(SystemClock);
         let store = self.storage.map(|storage| Arc::new(storage.store.clone()));
-        let overrides = store.clone().map(|store| {
-            let observer = self.telemetry.observer();
-            let overrides = Overrides::new(store.clone(), store, observer, clock.clone());
-            Arc::new(overrides.with_forbidden(Arc::clone(&self.forbidden)))
-        });
         let experiments = desk_from(config, self.storage, clock.clone());
-        let insight = store.map(|store| Arc::new(Insight::new(store, clock)));
+        let insight = store.clone().map(|store| {
+            let insight = Insight::new(store, clock.clone());
+            Arc::new(insight.with_proxy(Arc::clone(self.proxy)))
+        });
+        let overrides = store.zip(insight.as_ref()).map(|(store, insight)| {
+            let names = names_from(config, insight).with_proxy(Arc::clone(self.proxy));
+            Arc::new(Overrides::new(OverridesParts {
+                store: store.clone(),
+                trail: store,
+                names,
+                observer: self.telemetry.observer(),
+                clock,
+                forbidden: Some(Arc::clone(&self.forbidden)),
+                has_lists: config.filtering.is_learned(),
+            }))
+        });
         let feedback = insight.clone().map(|insight| {
             let observer = self.telemetry.observer();
             let desk = FeedbackDesk::new(insight, Arc::clone(self.recorder), observer);
@@ -101,6 +113,27 @@ impl ControlSources<'_> {
             settings: self.settings,
         }
     }
+}
+
+/// Returns what finds the names that operators say.
+fn names_from(config: &Config, insight: &Arc<Insight>) -> Names {
+    let profiles = config.profiles.keys().cloned().collect();
+    Names::new(Arc::clone(insight), profiles, config.naming)
+}
+
+/// Takes what operators decide to a store, while nobody is served by this process.
+pub fn overrides_over(config: &Config, store: &Arc<Store>) -> Overrides {
+    let clock = Arc::new(SystemClock);
+    let insight = Arc::new(Insight::new(store.clone(), clock.clone()));
+    Overrides::new(OverridesParts {
+        store: store.clone(),
+        trail: store.clone(),
+        names: names_from(config, &insight),
+        observer: Arc::new(Unobserved),
+        clock,
+        forbidden: None,
+        has_lists: config.filtering.is_learned(),
+    })
 }
 
 /// Returns a moment in seconds since 1970-01-01 UTC.

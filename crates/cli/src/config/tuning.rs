@@ -2,6 +2,7 @@
 //! is started, who may come, or where data lies, and stays as it was at the start.
 
 use config::{Map, Value, ValueKind};
+use riglm_domain::retrieval::nearest_names;
 use serde_json::Value as Json;
 
 use super::tree::join;
@@ -211,6 +212,8 @@ impl TuningKeys {
     }
 
     fn refusal(&self, parts: &[&str]) -> Refusal {
+        let is_of_profile =
+            matches!(parts, ["profiles", name, "filtering", _] if self.has_profile(name));
         let reason = if self.has_under(parts) {
             "expected a section".into()
         } else if let ["profiles", name, "filtering", _] = parts
@@ -219,15 +222,36 @@ impl TuningKeys {
             format!(
                 "cannot be changed while riglm runs: no profile {name:?} was there at its start"
             )
-        } else if let Some(why) = why_fixed(parts) {
+        } else if let Some(why) = why_fixed(parts).filter(|_| !is_of_profile) {
             format!("cannot be changed while riglm runs: {why}")
         } else {
-            "is no key that can be changed while riglm runs".into()
+            let nearest = self.nearest(parts);
+            let nearest = nearest.map_or_else(String::new, |key| format!("; the nearest is {key}"));
+            format!("is no key that can be changed while riglm runs{nearest}")
         };
         Refusal {
             key: joined(parts),
             reason,
         }
+    }
+
+    /// Returns the key that can be tuned and looks most like one that is none: of the same section, or
+    /// else of any.
+    fn nearest(&self, parts: &[&str]) -> Option<String> {
+        let (last, section) = parts.split_last()?;
+        let all = self.all();
+        let is_beside = |key: &&Vec<String>| {
+            key.len() == parts.len() && key.iter().zip(section).all(|(one, other)| one == other)
+        };
+        let nearest_of = |keys: Vec<&Vec<String>>| {
+            let names: Vec<&str> = (keys.iter())
+                .filter_map(|key| key.last().map(String::as_str))
+                .collect();
+            let at = *nearest_names(last, &names, 1).first()?;
+            Some(keys.get(at)?.join("."))
+        };
+        nearest_of(all.iter().filter(is_beside).collect())
+            .or_else(|| nearest_of(all.iter().collect()))
     }
 
     /// Returns whether there are keys that can be tuned below this section.
@@ -312,7 +336,23 @@ mod tests {
             ),
             (
                 json!({"filtering": {"max_tool": 1}}),
-                "filtering.max_tool: is no key that can be changed while riglm runs",
+                "filtering.max_tool: is no key that can be changed while riglm runs; the nearest is \
+                 filtering.max_tools",
+            ),
+            (
+                json!({"filterin": {"cost": {"cached_reads": 1}}}),
+                "filterin.cost.cached_reads: is no key that can be changed while riglm runs; the \
+                 nearest is filtering.costs.cached_read",
+            ),
+            (
+                json!({"profiles": {"few": {"filtering": {"pin": ["a"]}}}}),
+                "profiles.few.filtering.pin: is no key that can be changed while riglm runs; the \
+                 nearest is profiles.few.filtering.pins",
+            ),
+            (
+                json!({"max_tools": 1}),
+                "max_tools: is no key that can be changed while riglm runs; the nearest is \
+                 filtering.max_tools",
             ),
             (
                 json!({"profiles": {"many": {"filtering": {"max_tools": 1}}}}),

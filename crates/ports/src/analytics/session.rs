@@ -1,9 +1,11 @@
 //! Recorded sessions.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::SessionId;
 use riglm_domain::session::SessionSummary;
 
@@ -34,6 +36,14 @@ pub trait SessionRepository: Send + Sync + fmt::Debug {
         filter: &SessionFilter,
         limit: u32,
     ) -> Result<Vec<SessionSummary>, StoreError>;
+
+    /// Returns the clients of recorded sessions that give themselves this name, and the one whose keyed
+    /// hash in hexadecimal it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError>;
 }
 
 /// Which sessions are wanted.

@@ -6,10 +6,10 @@ use riglm_domain::id::SessionId;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::principal::Principal;
 use riglm_domain::record::Record;
-use riglm_domain::session::SessionSummary;
+use riglm_domain::session::{ClientInfo, SessionSummary};
 
 use super::UsageStore;
-use super::scene::{apply, call, call_of, end, moment, odd_texts, page, run, session};
+use super::scene::{apply, call, call_of, end, hash, moment, odd_texts, page, run, session};
 use crate::analytics::SessionFilter;
 
 /// A session is read with every value that was recorded.
@@ -225,5 +225,29 @@ pub async fn calls_are_counted_as_far_as_is_wanted(store: &impl UsageStore) {
         let read = store.sessions_where(&filter, 9).await.unwrap();
         let counted: Vec<u64> = read.iter().map(|row| row.n_calls).collect();
         assert_eq!(counted, expected, "{count_up_to:?}");
+    }
+}
+
+/// Clients are found by the name that they give themselves, and by their keyed hash.
+pub async fn clients_are_found_by_name_and_by_hash(store: &impl UsageStore) {
+    let [first, mut second, mut other] = [1, 2, 3].map(|n| session(run(1), n));
+    second.client = hash("alice/client/2.0");
+    other.client = hash("alice/other/1.0");
+    other.client_info = ClientInfo::new("other", "1.0");
+    let all = [first.clone(), first.clone(), second.clone(), other.clone()];
+    apply(store, &all.map(Record::SessionOpened)).await;
+    for (name, expected) in [
+        (
+            first.client_info.name.clone(),
+            vec![first.client, second.client],
+        ),
+        ("other".into(), vec![other.client]),
+        (second.client.to_string(), vec![second.client]),
+        (hash("nobody").to_string(), Vec::new()),
+        ("Other".into(), Vec::new()),
+        (String::new(), Vec::new()),
+    ] {
+        let found = store.clients_named(&name).await.unwrap();
+        assert_eq!(found, expected.into_iter().collect(), "{name}");
     }
 }

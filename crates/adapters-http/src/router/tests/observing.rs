@@ -298,7 +298,8 @@ async fn events_are_streamed_until_the_server_ends() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut body = response.into_body();
-    let decision = json!({"tool": "x", "action": "pin", "scope": {"kind": "global"}});
+    let decision =
+        json!({"tool": "x", "action": "pin", "scope": {"kind": "global"}, "allow_unknown": true});
     assert_eq!(server.post("/override", &decision).await.0, 201);
     let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
     let text = String::from_utf8(frame.to_vec()).unwrap();

@@ -14,6 +14,13 @@ impl Server {
     }
 }
 
+/// Returns a decision about a tool that no upstream listed.
+fn unlisted(body: &Value) -> Value {
+    let mut body = body.clone();
+    body["allow_unknown"] = true.into();
+    body
+}
+
 #[tokio::test]
 async fn a_decision_is_made_listed_audited_and_removed() {
     let server = server().await;
@@ -25,8 +32,8 @@ async fn a_decision_is_made_listed_audited_and_removed() {
         "expires_at": end,
         "reason": "it is being repaired",
     });
-    let (status, place, decided) = server.decide(&asked).await;
-    assert_eq!(status, 201);
+    let (status, place, decided) = server.decide(&unlisted(&asked)).await;
+    assert_eq!(status, 201, "{decided}");
     for (key, value) in asked.as_object().unwrap() {
         assert_eq!(&decided[key], value, "{key}");
     }
@@ -185,7 +192,7 @@ async fn a_store_that_fails_is_told_as_such() {
     let server = server().await;
     server.store.start_failing();
     let body = json!({"tool": "t", "action": "pin", "scope": {"kind": "global"}});
-    let (status, _, problem) = server.decide(&body).await;
+    let (status, _, problem) = server.decide(&unlisted(&body)).await;
     assert_eq!(status, 503);
     assert_eq!(problem["detail"], "the database does not answer");
 }

@@ -1,5 +1,6 @@
 //! A control server over a store in memory, and what it is asked with.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use http::header;
@@ -11,12 +12,13 @@ use riglm_app::feedback::FeedbackDesk;
 use riglm_app::filtering::ListFilter;
 use riglm_app::insight::Insight;
 use riglm_app::limits::Limits;
-use riglm_app::overrides::Overrides;
+use riglm_app::names::Names;
+use riglm_app::overrides::{Overrides, OverridesParts};
 use riglm_app::proxy::{MetaTools, Naming, Proxy, ProxyParts};
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_domain::canonical::KeyedHasher;
 use riglm_domain::experiment::{ArmPlan, ExperimentPlan, FusionRule, Metric, Unit};
-use riglm_domain::id::RunId;
+use riglm_domain::id::{ProfileName, RunId};
 use riglm_ports::fake::{ManualClock, MemoryStore};
 use riglm_ports::observer::Unobserved;
 use serde_json::Value;
@@ -66,9 +68,17 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
         keys: keys(),
         proxy: Arc::new(proxy),
         overrides: store.map(|store| {
-            let observer = feed.clone();
-            let service = Overrides::new(store.clone(), store.clone(), observer, clock);
-            Arc::new(service)
+            let insight = Arc::new(Insight::new(store.clone(), clock.clone()));
+            let profiles = BTreeSet::from([ProfileName::parse("few").unwrap()]);
+            Arc::new(Overrides::new(OverridesParts {
+                store: store.clone(),
+                trail: store.clone(),
+                names: Names::new(insight, profiles, Naming::Prefix),
+                observer: feed.clone(),
+                clock,
+                forbidden: None,
+                has_lists: true,
+            }))
         }),
         feedback: insight
             .clone()

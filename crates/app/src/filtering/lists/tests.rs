@@ -113,6 +113,7 @@ fn ask(principal: &Principal, n: u8) -> ListAsk<'_> {
         is_modern: false,
         relists: false,
         session: over(n),
+        connection: None,
         intent: None,
         stated: None,
         now: NOW,

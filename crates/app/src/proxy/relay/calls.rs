@@ -8,7 +8,7 @@ use riglm_domain::invocation::{CallSession, Outcome, ToolSource};
 use riglm_domain::message::Message;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::tool::ToolRef;
-use riglm_ports::observer::{Event, ToolCalled};
+use riglm_ports::observer::{Event, EventOrigin, ToolCalled};
 use riglm_ports::tracer::Operation;
 
 use super::Relay;
@@ -107,15 +107,15 @@ impl Relay {
         let is_known = (listed.as_ref())
             .is_none_or(|(listed, _)| listed.shown.offer().position_of(&called).is_some());
         if is_known && !is_forbidden && source != ToolSource::Unlisted {
-            self.shared.observe(&Event::ToolCalled(ToolCalled {
+            let called = ToolCalled {
                 upstream: self.upstream(),
                 tool: &tool,
                 source,
-                is_first_use: listed
-                    .as_ref()
-                    .is_some_and(|(listed, _)| listed.is_first_use),
+                is_first_use: (listed.as_ref()).is_some_and(|(listed, _)| listed.is_first_use),
                 predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
-            }));
+            };
+            let origin = EventOrigin::of_session(&self.caller.principal, together).over(session);
+            (self.shared).observe_from(&Event::ToolCalled(called), &origin);
         }
         let context = searched
             .as_ref()

@@ -249,15 +249,18 @@ impl Told {
         let with_upstream = self
             .sent
             .map(|sent| self.answered.saturating_duration_since(sent));
-        relay.shared.observe(&Event::RequestEnded(RequestEnded {
-            method: self.method,
-            upstream: self.sent.map(|_| relay.upstream()),
-            tool: self.tool.as_ref(),
-            outcome: self.outcome,
-            took: self.received.elapsed(),
-            with_upstream: (!self.has_asked).then(|| with_upstream.unwrap_or_default()),
-            duration: (self.handover).until(self.answered, self.outcome == Outcome::Ok),
-        }));
+        relay.shared.observe_from(
+            &Event::RequestEnded(RequestEnded {
+                method: self.method,
+                upstream: self.sent.map(|_| relay.upstream()),
+                tool: self.tool.as_ref(),
+                outcome: self.outcome,
+                took: self.received.elapsed(),
+                with_upstream: (!self.has_asked).then(|| with_upstream.unwrap_or_default()),
+                duration: (self.handover).until(self.answered, self.outcome == Outcome::Ok),
+            }),
+            &relay.caller.origin(),
+        );
     }
 }
 

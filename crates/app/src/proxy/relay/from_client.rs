@@ -270,7 +270,7 @@ impl Relay {
         // What the session asks of several upstreams is for a request that has its place.
         if !is_part_of_another(id) {
             if !is_greeting(method) && state.pending.is_full(limits.in_flight_per_session) {
-                return Err(self.shared.session_is_full());
+                return Err(self.shared.session_is_full(&self.caller.origin()));
             }
             pending.standing = self.shared.take_place(&self.caller.principal, method)?;
         }

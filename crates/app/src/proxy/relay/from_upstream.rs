@@ -130,7 +130,8 @@ impl Relay {
                     (_, _, Some(TOOLS_CHANGED)) => {
                         self.caller.search.forget_offer();
                         self.caller.note_told(Instant::now());
-                        self.shared.observe(&Event::ListChangeTold);
+                        self.shared
+                            .observe_from(&Event::ListChangeTold, &self.caller.origin());
                     }
                     _ => {}
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riglm_domain::canonical::KeyedHash;
+use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
 use riglm_domain::invocation::Outcome;
 use riglm_domain::message::{Message, RequestId};
@@ -54,6 +55,10 @@ struct CallAsker<'a> {
 impl Asker for CallAsker<'_> {
     fn client_hash(&self) -> KeyedHash {
         (self.relay.caller).client_hash(&self.relay.shared.recorder)
+    }
+
+    fn connection(&self) -> SessionId {
+        self.received.session
     }
 
     fn stated(&self) -> Option<StatedIntent> {

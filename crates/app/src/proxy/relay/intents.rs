@@ -8,7 +8,7 @@ use riglm_domain::intent::{
 use riglm_domain::invocation::CallSession;
 use riglm_domain::message::{Envelope, Message};
 use riglm_domain::scan::members;
-use riglm_ports::observer::Event;
+use riglm_ports::observer::{Event, EventOrigin};
 
 use super::Relay;
 use super::params::{RequestParams, is_input_required};
@@ -67,7 +67,10 @@ impl Relay {
         let shift = intents.called(session, (tool.as_str(), &text), threshold);
         intents.note(session, IntentSource::Arguments, &text, now);
         if let Some(shift) = shift {
-            self.shared.observe(&Event::ContextShifted(shift));
+            self.shared.observe_from(
+                &Event::ContextShifted(shift),
+                &EventOrigin::of_session(&self.caller.principal, session),
+            );
         }
     }
 

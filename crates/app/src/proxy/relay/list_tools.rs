@@ -42,7 +42,8 @@ impl Relay {
             let client = self.caller.client_name();
             let now = self.shared.recorder.now();
             let together = self.caller.together(row);
-            let ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
+            let mut ask = (self.caller).list_ask(&client, together, self.caller.is_modern(), now);
+            ask.client_hash = Some(self.caller.client_hash(&self.shared.recorder));
             hidden = lists.excluded(&ask, self.upstream(), &seen.names);
         }
         self.shared.note_listed(&self.caller);
@@ -51,14 +52,17 @@ impl Relay {
         hidden.sort_unstable();
         hidden.dedup();
         if self.shared.filter.is_active() {
-            self.shared.observe(&Event::ListShown(ListShownEvent {
-                policy: "patterns",
-                mode: SelectionMode::Names,
-                n_shown: seen.names.len() - hidden.len(),
-                n_available: seen.names.len(),
-                shown_tokens: 0,
-                available_tokens: 0,
-            }));
+            self.shared.observe_from(
+                &Event::ListShown(ListShownEvent {
+                    policy: "patterns",
+                    mode: SelectionMode::Names,
+                    n_shown: seen.names.len() - hidden.len(),
+                    n_available: seen.names.len(),
+                    shown_tokens: 0,
+                    available_tokens: 0,
+                }),
+                &self.caller.origin(),
+            );
         }
         // What others may not see must not come to them out of a cache.
         let is_shared = self.shared.filter.forbidden().is_some() && is_public(result);
@@ -149,10 +153,13 @@ impl Relay {
             listing: listing.id.clone(),
             page,
         });
-        self.shared.observe(&Event::ToolsSeen {
-            upstream,
-            tools: &seen.names,
-        });
+        self.shared.observe_from(
+            &Event::ToolsSeen {
+                upstream,
+                tools: &seen.names,
+            },
+            &self.caller.origin(),
+        );
         self.shared.recorder.tools_seen(listing).await;
         self.shared.lists.remember(Arc::clone(&seen));
         Some(seen)

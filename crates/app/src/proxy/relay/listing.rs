@@ -305,7 +305,8 @@ impl Relay {
         }
         let streams = self.state().pending.tool_streams();
         if !streams.is_empty() {
-            self.shared.observe(&Event::ListChangeTold);
+            self.shared
+                .observe_from(&Event::ListChangeTold, &self.caller.origin());
         }
         for id in streams {
             let text = format!(
@@ -322,7 +323,8 @@ impl Relay {
         let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         if let Ok(message) = Message::from_text(text.into()) {
             self.caller.note_told(Instant::now());
-            self.shared.observe(&Event::ListChangeTold);
+            self.shared
+                .observe_from(&Event::ListChangeTold, &self.caller.origin());
             self.client.deliver(message, Route::Standalone).await;
         }
     }

@@ -255,8 +255,10 @@ impl Relay {
             }
             Err(lack) => lack,
         };
-        self.shared
-            .observe(&Event::LimitReached(Limit::Connections));
+        self.shared.observe_from(
+            &Event::LimitReached(Limit::Connections),
+            &self.caller.origin(),
+        );
         Err(UpstreamError::Unreachable {
             reason: match lack {
                 Lack::Total => "as many connections are in use as its max_connections allows",

@@ -10,7 +10,7 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::message::RequestId;
 use riglm_domain::trace_context::TraceContext;
 use riglm_ports::downstream::ClientLink;
-use riglm_ports::observer::Event;
+use riglm_ports::observer::{Event, EventOrigin};
 use riglm_ports::reranker::Reranker;
 use riglm_ports::tracer::Operation;
 use serde_json::Value;
@@ -48,6 +48,17 @@ pub(in crate::proxy) struct Asking<'a> {
 }
 
 impl Asking<'_> {
+    /// Tells who looks on that something happened to the request.
+    pub(super) fn observe(&self, event: &Event<'_>) {
+        let origin = EventOrigin::of_session(&self.caller.principal, self.session);
+        let connection = self.caller.known_row().or(origin.connection);
+        let origin = EventOrigin {
+            connection,
+            ..origin
+        };
+        self.shared.observe_from(event, &origin);
+    }
+
     /// Returns the positions of the tools of an offer that the operator pinned for who asks.
     fn pinned(&self, offer: &Offer) -> Vec<usize> {
         let Some(lists) = self.shared.filter.lists() else {
@@ -145,7 +156,7 @@ impl SearchTool {
             }
         };
         let recorder = &asking.shared.recorder;
-        let session = asking.caller.row(recorder).await;
+        let session = asking.caller.row(asking.shared).await;
         let source = match tool {
             OwnTool::SetContext => ContextSource::SetContext,
             _ => ContextSource::Search,
@@ -170,7 +181,7 @@ impl SearchTool {
         let predicting = span(Operation::Prediction);
         let reply = self.service.search(call).await;
         drop(predicting);
-        asking.shared.observe(&Event::Searched {
+        asking.observe(&Event::Searched {
             quality: reply.quality,
             n_matches: reply.results.len(),
             is_repeated: reply.was_cached,

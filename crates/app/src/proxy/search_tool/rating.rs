@@ -97,13 +97,13 @@ impl SearchTool {
         let tool = offer.tool(&name);
         let tool = tool.filter(|tool| asking.was_offered(&tool.tool, tool.is_hidden));
         let Some(tool) = tool else {
-            asking.shared.observe(&Event::FeedbackRefused);
+            asking.observe(&Event::FeedbackRefused);
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
             let problem = format!("no tool {name:?} was offered in this session");
             return failure(asking.is_modern, &problem);
         };
         let recorder = &asking.shared.recorder;
-        let session = asking.caller.row(recorder).await;
+        let session = asking.caller.row(asking.shared).await;
         let stars = opinion.verdict.stars(opinion.rating).unwrap_or_default();
         let recommender = asking.shared.recommender.as_ref();
         let feedback = recorder.feedback_given(|id, given_at| Feedback {
@@ -121,7 +121,7 @@ impl SearchTool {
             comment: opinion.comment,
         });
         feedback.await;
-        asking.shared.observe(&Event::ToolRated { stars });
+        asking.observe(&Event::ToolRated { stars });
         result(asking, &format!("Noted: {stars} of 5 for {name}."), None)
     }
 }

@@ -85,7 +85,7 @@ impl SearchTool {
                 return failure(asking.is_modern, &problem);
             }
         };
-        let row = asking.caller.row(&asking.shared.recorder).await;
+        let row = asking.caller.row(asking.shared).await;
         let query = wanted.query.trim().to_owned();
         let (source, at) = (ContextSource::Search, asking.received_at);
         asking

@@ -102,7 +102,8 @@ impl ClientSession {
             }
             if kind == ChangeKind::Tools {
                 self.caller.note_told(Instant::now());
-                self.shared.observe(&Event::ListChangeTold);
+                self.shared
+                    .observe_from(&Event::ListChangeTold, &self.caller.origin());
             }
             if self.caller.is_initialized() {
                 let text = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.method());

@@ -384,7 +384,7 @@ impl Working {
             return Err(in_flight_already());
         }
         if !is_greeting(method) && state.is_full(shared.limits().in_flight_per_session) {
-            return Err(shared.session_is_full());
+            return Err(shared.session_is_full(&session.caller.origin()));
         }
         let standing = shared.take_place(&session.caller.principal, method)?;
         state.standings.insert(id.clone(), standing);
@@ -405,16 +405,19 @@ impl Drop for Working {
     fn drop(&mut self) {
         let shared = &self.session.shared;
         if !self.is_told {
-            shared.observe(&Event::RequestEnded(RequestEnded {
-                method: self.method,
-                upstream: None,
-                tool: None,
-                outcome: self.outcome,
-                took: self.since.elapsed(),
-                // It may have asked upstreams, one after the other or at the same time.
-                with_upstream: None,
-                duration: Duration::ZERO,
-            }));
+            shared.observe_from(
+                &Event::RequestEnded(RequestEnded {
+                    method: self.method,
+                    upstream: None,
+                    tool: None,
+                    outcome: self.outcome,
+                    took: self.since.elapsed(),
+                    // It may have asked upstreams, one after the other or at the same time.
+                    with_upstream: None,
+                    duration: Duration::ZERO,
+                }),
+                &self.session.caller.origin(),
+            );
         }
         let (listen, standing) = {
             let mut state = self.session.united.state();

@@ -39,7 +39,7 @@ impl ClientSession {
         let members = self.members();
         let greeted = members.iter().map(|member| self.greet(member));
         let hellos = join_all(greeted).await;
-        self.caller.row(&self.shared.recorder).await;
+        self.caller.row(&self.shared).await;
         let named: Vec<_> = members
             .iter()
             .map(|member| member.name())

@@ -179,7 +179,7 @@ impl ClientSession {
             result = edit::with_member(&result, "cacheScope", scope);
         }
         if kind == ListKind::Tools {
-            let row = self.caller.row(&self.shared.recorder).await;
+            let row = self.caller.row(&self.shared).await;
             let shown_to = (self.caller.together(row), message.hints());
             self.shared.note_shown(&self.caller, shown_to, &result);
         }
@@ -206,7 +206,7 @@ impl ClientSession {
             shared: &self.shared,
             is_modern,
         };
-        let row = self.caller.row(&self.shared.recorder).await;
+        let row = self.caller.row(&self.shared).await;
         let (hints, now) = (message.hints(), self.shared.recorder.now());
         let work_session = (self.caller)
             .work_session(&self.shared, hints, RequestKind::List, now)

@@ -95,7 +95,7 @@ impl ClientSession {
             };
             called = (inner, Some(params));
         }
-        let row = self.caller.row(&self.shared.recorder).await;
+        let row = self.caller.row(&self.shared).await;
         let work_session = (self.caller)
             .work_session(
                 &self.shared,

@@ -117,7 +117,7 @@ impl ClientSession {
                 shared: &self.shared,
                 is_modern: seen.template.is_modern,
             };
-            let row = self.caller.row(&self.shared.recorder).await;
+            let row = self.caller.row(&self.shared).await;
             let session: CallSession = self.caller.together(row);
             let now = listing.chosen(lists, (row, session), offer).await;
             return now.looks_like(chosen);

@@ -292,9 +292,9 @@ fn a_work_session_that_was_silent_is_over_and_what_it_did_is_told() {
         "it is another session by now"
     );
     let expected = [
-        SEARCHED,
         CirclesEvent::Answered { has_stopped: true },
         CirclesEvent::SessionOver { n_searches: 3 },
+        SEARCHED,
     ];
     assert_eq!(stage.events(), expected);
 }
@@ -312,10 +312,10 @@ fn the_number_of_work_sessions_is_bounded_and_the_silent_ones_are_told_of() {
     stage.events();
     stage.circles.searched((nth(5_000), stage.at), "one", &[]);
     let over = CirclesEvent::SessionOver { n_searches: 1 };
-    assert_eq!(stage.events(), [SEARCHED, over]);
+    assert_eq!(stage.events(), [over, SEARCHED]);
     assert_eq!(stage.circles.lock().len(), 4_096);
     let later = stage.at + SILENCE + Duration::from_nanos(1);
     stage.circles.searched((nth(6_000), later), "one", &[]);
-    assert_eq!(stage.events(), [SEARCHED, over, over, over, over]);
+    assert_eq!(stage.events(), [over, over, over, over, SEARCHED]);
     assert_eq!(stage.circles.lock().len(), 4_093);
 }

@@ -61,6 +61,7 @@ impl Limiter {
             is_modern: false,
             relists: false,
             session: call.together,
+            connection: call.asker.map(Asker::connection),
             intent: None,
             stated: stated.as_ref(),
             now: call.now,

@@ -49,10 +49,13 @@ impl Shared {
         let mut tried = self.in_background(asked, trying).await;
         // Better grades come first.
         let has_helped = tried.quality < found.quality;
-        self.ladder.observer.observe(&Event::SearchExpanded {
-            n_variants: variants.len(),
-            has_helped,
-        });
+        self.ladder.observer.observe_from(
+            &Event::SearchExpanded {
+                n_variants: variants.len(),
+                has_helped,
+            },
+            &asked.call.origin(),
+        );
         if !has_helped {
             return (found, is_whole);
         }
@@ -86,19 +89,22 @@ impl Shared {
         } else {
             Vec::new()
         };
-        let (of_model, is_whole) = self.ladder.variants_of_model(&asked.text, n).await;
+        let (of_model, is_whole) = self.ladder.variants_of_model(asked, n).await;
         let chosen = rules.chosen(&asked.text, &[of_model, history, synonyms]);
         (chosen, is_whole)
     }
 }
 
 impl Ladder {
-    async fn variants_of_model(&self, text: &str, n: usize) -> (Vec<Variant>, bool) {
+    async fn variants_of_model(&self, asked: &Asked, n: usize) -> (Vec<Variant>, bool) {
         let Some(expander) = &self.expander else {
             return (Vec::new(), true);
         };
         let started = Instant::now();
-        let answer = expander.guard.run(expander.model.expand(text, n)).await;
+        let answer = expander
+            .guard
+            .run(expander.model.expand(&asked.text, n))
+            .await;
         let (texts, outcome, usage) = match answer {
             Ok(answer) => {
                 let outcome = if answer.texts.is_empty() {
@@ -110,13 +116,16 @@ impl Ladder {
             }
             Err(failure) => (Vec::new(), failure.outcome(), failure.usage()),
         };
-        self.observer.observe(&Event::ModelAsked(ModelAsked {
-            purpose: ModelPurpose::Expansion,
-            kind: ModelKind::Endpoint,
-            outcome,
-            usage,
-            took: started.elapsed(),
-        }));
+        self.observer.observe_from(
+            &Event::ModelAsked(ModelAsked {
+                purpose: ModelPurpose::Expansion,
+                kind: ModelKind::Endpoint,
+                outcome,
+                usage,
+                took: started.elapsed(),
+            }),
+            &asked.call.origin(),
+        );
         let is_answered = matches!(outcome, ModelOutcome::Used | ModelOutcome::Unchanged);
         let variant = |text| Variant {
             text,

@@ -82,7 +82,9 @@ impl Shared {
                 ..found
             };
         }
-        self.ladder.observer.observe(&Event::SearchCurated);
+        self.ladder
+            .observer
+            .observe_from(&Event::SearchCurated, &call.origin());
         Finding {
             hits: with_first(&found.curated.answer, found.hits),
             quality: SearchQuality::High,

@@ -36,13 +36,16 @@ impl Shared {
         let answer = reranker.guard.run(answer).await;
         let took = started.elapsed();
         let tell = |outcome, usage: ModelUsage| {
-            self.ladder.observer.observe(&Event::ModelAsked(ModelAsked {
-                purpose: ModelPurpose::Reranking,
-                kind,
-                outcome,
-                usage,
-                took,
-            }));
+            self.ladder.observer.observe_from(
+                &Event::ModelAsked(ModelAsked {
+                    purpose: ModelPurpose::Reranking,
+                    kind,
+                    outcome,
+                    usage,
+                    took,
+                }),
+                &asked.call.origin(),
+            );
         };
         let answer = match answer {
             Ok(answer) => answer,

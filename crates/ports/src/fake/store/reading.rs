@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::canonical::KeyedHash;
 use riglm_domain::context::Context;
 use riglm_domain::exchange::Exchange;
 use riglm_domain::feedback::Feedback;
@@ -120,6 +121,17 @@ impl SessionRepository for MemoryStore {
         Ok(newest(all, limit, |row: &SessionSummary| {
             (row.session.started_at, row.session.id)
         }))
+    }
+
+    async fn clients_named(&self, name: &str) -> Result<BTreeSet<KeyedHash>, StoreError> {
+        let hash = KeyedHash::from_hex(name);
+        let rows = self.rows();
+        let named = rows
+            .sessions
+            .values()
+            .map(|(session, _)| session)
+            .filter(|session| session.client_info.name == name || Some(session.client) == hash);
+        Ok(named.map(|session| session.client).collect())
     }
 }
 

@@ -1,0 +1,217 @@
+//! `riglm override`: what operators decide about tools, made and taken back in the store, where a running
+//! proxy notices it.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use jiff::{SignedDuration, Timestamp};
+use riglm_adapters_storage::{RecordingMode, Store, open_reader};
+use riglm_app::clock::SystemClock;
+use riglm_app::names::quoted;
+use riglm_app::overrides::{Decision, DecisionError, Overrides};
+use riglm_domain::id::OverrideId;
+use riglm_domain::principal::Principal;
+use riglm_domain::tool_override::{OverrideScope, ToolOverride};
+use riglm_ports::clock::Clock as _;
+use serde_json::{Value, json};
+
+use super::moment::moment as moment_of;
+use super::table::{Column, foreign, moment, table};
+use crate::args::{OverrideAddArgs, OverrideCommand, StoreArgs};
+use crate::compose::overrides_over;
+use crate::config::Config;
+use crate::exit::WrongUsage;
+use crate::output::{note, print, printable};
+
+impl OverrideCommand {
+    /// Returns where the store is, and in which form results are printed.
+    pub(super) fn store(&self) -> &StoreArgs {
+        match self {
+            Self::List(store) => store,
+            Self::Add(arguments) => &arguments.store,
+            Self::Remove(arguments) => &arguments.store,
+        }
+    }
+}
+
+/// Does what the arguments ask for.
+pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::Result<()> {
+    if config.recording.mode == RecordingMode::Off {
+        bail!("nothing is stored: recording.mode is off");
+    }
+    // Before the store is opened: what is wrong with the usage does not depend on it.
+    let decision = match command {
+        OverrideCommand::Add(arguments) => Some(decision(arguments, SystemClock.now())?),
+        OverrideCommand::List(_) | OverrideCommand::Remove(_) => None,
+    };
+    let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
+    let store: Arc<Store> = Arc::new(store);
+    let service = overrides_over(config, &store);
+    let is_json = command.store().json;
+    let done = match (command, decision) {
+        (OverrideCommand::Remove(arguments), _) => remove(&service, &arguments.id, is_json).await,
+        (_, Some(decision)) => add(&service, decision, is_json).await,
+        (_, None) => list(&service, is_json).await,
+    };
+    store.close().await;
+    done
+}
+
+/// Returns what the arguments decide.
+fn decision(arguments: &OverrideAddArgs, now: Timestamp) -> anyhow::Result<Decision> {
+    let expires_at = arguments.expires.as_deref().map(|text| {
+        end_of(text, now).ok_or_else(|| {
+            WrongUsage(format!(
+                "--expires {} is neither a time such as 30m, 2h or 7d nor a moment such as \
+                 2030-01-31T12:00:00Z",
+                quoted(text)
+            ))
+        })
+    });
+    Ok(Decision {
+        tool: arguments.tool.clone(),
+        action: arguments.action,
+        scope: arguments.scope.scope(),
+        expires_at: expires_at.transpose()?,
+        reason: arguments.reason.clone(),
+        allows_unknown: arguments.allow_unknown,
+    })
+}
+
+/// Returns the moment that a text tells, or that is so long after `now`.
+fn end_of(text: &str, now: Timestamp) -> Option<Timestamp> {
+    if let Ok(lasts) = humantime_serde::re::humantime::parse_duration(text) {
+        return now.checked_add(SignedDuration::try_from(lasts).ok()?).ok();
+    }
+    moment_of(text).ok()
+}
+
+async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::Result<()> {
+    let decided = match service.decide(decision, &Principal::local()).await {
+        Ok(decided) => decided,
+        Err(DecisionError::Store(error)) => {
+            return Err(error).context("failed to store the override");
+        }
+        Err(DecisionError::Over(end)) => {
+            return Err(WrongUsage(format!("--expires is in the past: {end}")).into());
+        }
+        Err(DecisionError::Tool(unknown)) => {
+            bail!("{unknown}; --allow-unknown decides about a tool that is not listed yet")
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(text) = service.note(decided.action) {
+        note(text);
+    }
+    if is_json {
+        return Ok(print(&as_json(&decided).to_string())?);
+    }
+    let text = format!(
+        "override {}: {} {} for {}{}",
+        decided.id,
+        decided.action.as_str(),
+        printable(&decided.tool),
+        scope_text(&decided.scope),
+        decided
+            .expires_at
+            .map_or_else(String::new, |end| format!(" until {} UTC", moment(end)))
+    );
+    Ok(print(&text)?)
+}
+
+async fn remove(service: &Overrides, id: &str, is_json: bool) -> anyhow::Result<()> {
+    let unknown = || anyhow!("there is no override {}", printable(&quoted(id)));
+    let parsed: OverrideId = id.parse().map_err(|_| unknown())?;
+    let removed = service.remove(parsed, &Principal::local()).await;
+    if !removed.context("failed to remove the override")? {
+        return Err(unknown());
+    }
+    let text = if is_json {
+        json!({ "removed": parsed.to_string() }).to_string()
+    } else {
+        format!("override {parsed} is removed")
+    };
+    Ok(print(&text)?)
+}
+
+async fn list(service: &Overrides, is_json: bool) -> anyhow::Result<()> {
+    let holding = service
+        .holding()
+        .await
+        .context("failed to read overrides")?;
+    if is_json {
+        let all: Vec<Value> = holding.iter().map(as_json).collect();
+        return Ok(print(&Value::from(all).to_string())?);
+    }
+    if holding.is_empty() {
+        return Ok(print("no override holds")?);
+    }
+    let columns = [
+        Column::Text("ID"),
+        Column::Text("ACTION"),
+        Column::Text("TOOL"),
+        Column::Text("FOR"),
+        Column::Text("UNTIL (UTC)"),
+        Column::Text("BY"),
+        Column::Text("REASON"),
+    ];
+    let rows = holding.iter().map(|one| {
+        vec![
+            one.id.to_string(),
+            one.action.as_str().into(),
+            foreign(&one.tool),
+            scope_text(&one.scope),
+            one.expires_at.map_or_else(|| "-".into(), moment),
+            foreign(one.created_by.as_str()),
+            one.reason.as_deref().map_or_else(|| "-".into(), foreign),
+        ]
+    });
+    Ok(print(&table(&columns, rows.collect()))?)
+}
+
+/// Returns the scope of an override as text for people.
+fn scope_text(scope: &OverrideScope) -> String {
+    match scope {
+        OverrideScope::Global => "everybody".into(),
+        other => format!("{} {}", other.kind(), foreign(other.id())),
+    }
+}
+
+/// Returns an override in the form that the control port has, too.
+fn as_json(one: &ToolOverride) -> Value {
+    json!({
+        "id": one.id.to_string(),
+        "tool": one.tool,
+        "action": one.action.as_str(),
+        "scope": one.scope,
+        "expires_at": one.expires_at,
+        "reason": one.reason,
+        "created_by": one.created_by.as_str(),
+        "created_at": one.created_at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_time_from_now_or_a_moment() {
+        let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("30m", Some("2030-01-01T00:30:00Z")),
+            ("7d", Some("2030-01-08T00:00:00Z")),
+            ("1h 30m", Some("2030-01-01T01:30:00Z")),
+            ("2030-01-31T12:00:00Z", Some("2030-01-31T12:00:00Z")),
+            ("2030-01-31T12:00:00+02:00", Some("2030-01-31T10:00:00Z")),
+            ("2030-01-31T12:00:00", Some("2030-01-31T12:00:00Z")),
+            ("soon", None),
+            ("", None),
+            ("-1h", None),
+            ("1000000y", None),
+        ] {
+            let expected = expected.map(|text| text.parse::<Timestamp>().unwrap());
+            assert_eq!(end_of(text, now), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The feed of the control port: events say whose session they are of.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use http_body_util::BodyExt as _;
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::fixture::{Server, Transport};
+use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm, rows};
+use riglm_tests::sse::Decoder;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::Url;
+
+/// Far longer than an event takes to be told.
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn events_of_a_session_name_it_its_client_and_its_principal() {
+    let data = TempDir::new().unwrap();
+    let program = env!("CARGO_BIN_EXE_odd-server").into();
+    let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
+    let upstream = Server::OddWith(program, arguments.to_vec());
+    let upstream = upstream.start(Transport::Stdio).await;
+    let control = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", "prediction", "--control", &control];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        environment: vec![("RIGLM__RECOMMEND__TOOLS".into(), "true".into())],
+        ..Options::default()
+    };
+    let riglm = Riglm::serve(&upstream, data.path(), &options).await;
+    let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
+    let headers = [(
+        "authorization".to_owned(),
+        format!("Bearer {}", token.trim()),
+    )];
+    let url: Url = format!("http://{control}/events").parse().unwrap();
+    let mut events = plain_http::open(Method::GET, &url, &headers, "")
+        .await
+        .unwrap();
+    assert_eq!(events.status(), 200);
+
+    let client = RawClient::streamable(&riglm.url, Answers::default());
+    let hello: Value = serde_json::from_str(&initialize("0", "2025-11-25")).unwrap();
+    client.initialize(&hello.to_string()).await;
+    client.request(&request("1", "tools/list")).await;
+    client.request(&call("2", "tool-003", "{}")).await;
+    let words = r#"{"query":"tool"}"#;
+    client
+        .request(&call("3", "search_available_tools", words))
+        .await;
+    client.request(&call("4", "recommend_tools", words)).await;
+    let rating = r#"{"tool":"tool-003","rating":5}"#;
+    client.request(&call("5", "rate_tool", rating)).await;
+    client.delete().await;
+
+    let mut told: Vec<Value> = Vec::new();
+    let mut decoder = Decoder::default();
+    let started = Instant::now();
+    while !told.iter().any(|event| event["type"] == "session_closed") {
+        assert!(started.elapsed() < SOON, "{told:?}");
+        let frame = tokio::time::timeout(SOON, events.body_mut().frame()).await;
+        let piece = frame
+            .unwrap()
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap_or_default();
+        let read = decoder.feed(&piece).into_iter();
+        told.extend(read.map(|event| serde_json::from_str::<Value>(&event.data).unwrap()));
+    }
+    let mut sessions = Vec::new();
+    while sessions.is_empty() {
+        assert!(started.elapsed() < SOON);
+        sessions = rows(data.path(), &["sessions", "--json"]).await;
+    }
+    let row = &sessions[0];
+    let calls = rows(data.path(), &["calls", "--json"]).await;
+    let work = &calls[0]["work_session"];
+    assert!(work.is_string(), "{calls:?}");
+    // Of a connection that has said nothing yet no more is known than whose it is.
+    let opened = told
+        .iter()
+        .find(|event| event["type"] == "session_opened")
+        .unwrap();
+    assert_eq!(opened["principal"], "local", "{opened}");
+    assert_eq!(opened["session"], Value::Null, "{opened}");
+    let mut kinds = BTreeSet::new();
+    for event in &told {
+        let kind = event["type"].as_str().unwrap();
+        if ["session_opened", "upstream_changed", "config_changed"].contains(&kind) {
+            continue;
+        }
+        kinds.insert(kind);
+        assert_eq!(event["session"], row["id"], "{event}");
+        assert_eq!(
+            event["client"], hello["params"]["clientInfo"]["name"],
+            "{event}"
+        );
+        assert_eq!(event["client_id"], row["client_id"], "{event}");
+        assert_eq!(event["principal"], "local", "{event}");
+        // What comes before the first list or call belongs to no work session yet.
+        let is_before = ["session_introduced", "tools_seen"].contains(&kind)
+            || event["data"]["method"] == "initialize";
+        if !is_before || event["work_session"].is_string() {
+            assert_eq!(event["work_session"], *work, "{event}");
+        }
+    }
+    let expected = [
+        "session_introduced",
+        "request_ended",
+        "list_shown",
+        "tool_called",
+        "searched",
+        "recommended",
+        "session_closed",
+    ];
+    for kind in expected {
+        assert!(kinds.contains(kind), "{kind} is not among {kinds:?}");
+    }
+    assert_eq!(
+        json!(
+            told.iter()
+                .filter(|one| one["type"] == "session_closed")
+                .count()
+        ),
+        json!(1)
+    );
+}
