@@ -57,6 +57,9 @@ pub struct Limits {
     /// The largest message that a client may send, in bytes.
     #[validate(range(min = 1024))]
     pub request_body_bytes: usize,
+    /// The most levels of objects and arrays in one message, of clients and of upstreams.
+    #[validate(range(min = 16, max = 10_000))]
+    pub message_depth: usize,
 }
 
 impl Default for Limits {
@@ -77,6 +80,7 @@ impl Default for Limits {
             principal_share: 0.5,
             requests_per_second: None,
             request_body_bytes: 4 << 20,
+            message_depth: 100,
         }
     }
 }

@@ -59,6 +59,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
                 r#"{{"jsonrpc":"2.0","result":{{"content":[{{"type":"text","text":"{text}"}}]}},"id":{id}}}"#
             ));
         }
+        "nested" => nested_result(number("levels", 3)),
         "pid" => format!(
             r#"{{"content":[],"structuredContent":{{"pid":{}}}}}"#,
             std::process::id()
@@ -70,7 +71,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
             r#"{"content":[]}"#.into()
         }
-        "sample" | "elicit" | "roots" | "ping_client" | "custom_request" => {
+        "sample" | "elicit" | "roots" | "ping_client" | "custom_request" | "nested_request" => {
             said(&ask_client(session, &here, &name).await)
         }
         "two_rounds" => {
@@ -85,7 +86,14 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             );
             said(&format!("[{first},{second}]"))
         }
-        "progress" | "order" | "notify" | "change_list" | "log" | "update_resource" => {
+        "progress"
+        | "order"
+        | "chatter"
+        | "notify"
+        | "nested_notification"
+        | "change_list"
+        | "log"
+        | "update_resource" => {
             let pace = (number("steps", 3), Duration::from_millis(number("ms", 0)));
             tell_client(session, &here, &name, request, pace).await;
             r#"{"content":[{"type":"text","text":"told"}]}"#.into()
@@ -171,6 +179,18 @@ fn seen(session: &Session) -> String {
     )
 }
 
+/// Returns arrays that lie in each other, so many.
+pub(super) fn nested(n_levels: u64) -> String {
+    let n_levels = usize::try_from(n_levels).unwrap_or_default();
+    ["[".repeat(n_levels), "]".repeat(n_levels)].concat()
+}
+
+/// Returns a result that makes its message as deep as `n_levels`, at least four levels.
+fn nested_result(n_levels: u64) -> String {
+    let arrays = nested(n_levels.saturating_sub(3));
+    format!(r#"{{"content":[],"structuredContent":{{"x":{arrays}}}}}"#)
+}
+
 /// Asks the client something and returns its whole answer.
 async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
     let (method, params) = match tool {
@@ -184,6 +204,11 @@ async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
         ),
         "roots" => ("roots/list", r#"{"_meta":{"x":1.0}}"#),
         "ping_client" => ("ping", r#"{"x":null}"#),
+        "nested_request" => {
+            let params = format!(r#"{{"x":{}}}"#, nested(100_000));
+            let answer = session.ask(here, "odd/ask", &params).await;
+            return answer.unwrap_or_default();
+        }
         _ => ("odd/ask", r#"[1.0,{"b":1,"a":2}]"#),
     };
     let answer = session.ask(here, method, params).await;
@@ -223,6 +248,21 @@ async fn tell_client(
                     session.tell(here, "notifications/message", &params).await;
                 }
                 tokio::time::sleep(pause).await;
+            }
+        }
+        "chatter" => {
+            for step in 1..=steps {
+                let params = format!(r#"{{"level":"warning","data":"line {step}"}}"#);
+                session.tell(here, "notifications/message", &params).await;
+                tokio::time::sleep(pause).await;
+            }
+        }
+        "nested_notification" => {
+            let params = format!(r#"{{"x":{}}}"#, nested(100_000));
+            for _ in 0..steps {
+                session
+                    .tell(here, "notifications/odd/nested", &params)
+                    .await;
             }
         }
         "notify" => {
