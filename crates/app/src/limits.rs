@@ -48,7 +48,7 @@ pub struct Limits {
     #[validate(range(min = 1_048_576))]
     pub waiting_bytes: usize,
     /// The part of all places (sessions, requests in flight, connections of an upstream, waiting
-    /// bytes) that one principal may have, where several may come.
+    /// bytes, searches that are worked on) that one principal may have, where several may come.
     #[validate(custom(function = "is_share"))]
     pub principal_share: f64,
     /// The most messages of one principal in a second that are taken over HTTP; `None` for any number.
