@@ -29,6 +29,10 @@ const CLEANED_UP: Duration = Duration::from_mins(1);
 /// before: an allocator keeps what it once needed.
 const MEMORY_GROWTH: u64 = 40;
 
+/// The same of sessions that are opened twice in the same number, over HTTP on both sides: no processes
+/// come and go.
+const HTTP_MEMORY_GROWTH: u64 = 10;
+
 /// What a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Footprint {
@@ -204,6 +208,7 @@ async fn a_thousand_sessions_that_are_left_keep_nobody_from_an_http_upstream() {
     let options = Options::configured(&configuration);
     let riglm = Riglm::serve(&Upstream::configured(), data_dir.path(), &options).await;
     let pid = riglm.process.pid();
+    eprintln!("memory before the first session: {} KiB", resident_kib(pid));
     let start = Instant::now();
     let took = open_and_leave(&riglm, 1_000, 50).await;
     let (all, peak) = (start.elapsed(), resident_kib(pid));
@@ -225,7 +230,7 @@ async fn a_thousand_sessions_that_are_left_keep_nobody_from_an_http_upstream() {
         percentile(&took, 99)
     );
     assert!(
-        after * 100 <= before * (100 + MEMORY_GROWTH),
+        after * 100 <= before * (100 + HTTP_MEMORY_GROWTH),
         "{before} KiB became {after} KiB"
     );
 }
