@@ -35,9 +35,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
                 .into()
         }
         "odd" => catalog::ODD_RESULT.into(),
-        "structured_only" => {
-            r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#.into()
-        }
+        "structured_only" => catalog::STRUCTURED_ONLY.into(),
         "empty" => r#"{"content":[]}"#.into(),
         // Any name with this beginning is a tool, so that a test can tell its calls apart.
         marked if marked.starts_with("mark-") => r#"{"content":[]}"#.into(),
@@ -59,7 +57,6 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
                 r#"{{"jsonrpc":"2.0","result":{{"content":[{{"type":"text","text":"{text}"}}]}},"id":{id}}}"#
             ));
         }
-        "nested" => nested_result(number("levels", 3)),
         "pid" => format!(
             r#"{{"content":[],"structuredContent":{{"pid":{}}}}}"#,
             std::process::id()
@@ -316,6 +313,11 @@ async fn misbehave(
             std::process::exit(3)
         }
         "hang" => std::future::pending().await,
+        "nested" => {
+            let n_levels = integer_at(arguments, &["levels"]).unwrap_or(3);
+            let n_levels = u64::try_from(n_levels).unwrap_or_default();
+            Some(result_of(id, &nested_result(n_levels)))
+        }
         "garbage" => {
             session
                 .outlet
