@@ -14,6 +14,7 @@ mod many_upstreams;
 mod modern_refusals;
 mod modern_script;
 mod modern_transparency;
+mod nesting;
 mod odd_script;
 mod order;
 mod pairings;

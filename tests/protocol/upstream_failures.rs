@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use riglm_tests::envelope::{integer_at, raw_at, string_at};
 use riglm_tests::fixture::{Transport, Upstream};
 use riglm_tests::inbox::Received;
-use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::messages::{call, call_with_progress, initialize, request};
 use riglm_tests::relay::Relay;
 use riglm_tests::riglm::{Line, Options};
 
@@ -148,6 +148,37 @@ async fn a_call_that_is_never_answered_ends_at_its_deadline() {
                 seen.text
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn log_messages_do_not_prolong_a_call() {
+    let options = Options::configured("[limits]\ncall_timeout = \"500ms\"\n");
+    for upstream in Transport::ALL {
+        let upstream = odd().start(upstream).await;
+        let line = connected_with(Transport::Streamable, &upstream, &options).await;
+        // It would answer in the end.
+        let text = call_with_progress("1", "chatter", r#"{"steps":100,"ms":100}"#, "5");
+        let answer = line.client.request(&text).await;
+        assert_eq!(integer_at(&answer.text, &["error", "code"]), Some(-31_002));
+        let logged = line.client.received();
+        assert!(
+            logged
+                .iter()
+                .any(|it| it.is_method("notifications/message"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn progress_prolongs_a_call() {
+    let options = Options::configured("[limits]\ncall_timeout = \"3s\"\n");
+    for upstream in Transport::ALL {
+        let upstream = odd().start(upstream).await;
+        let line = connected_with(Transport::Streamable, &upstream, &options).await;
+        let text = call_with_progress("1", "progress", r#"{"steps":10,"ms":400}"#, "5");
+        let answer = line.client.request(&text).await;
+        assert!(answer.text.contains("told"), "{}", answer.text);
     }
 }
 

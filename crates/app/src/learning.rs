@@ -6,6 +6,7 @@
 //! most of the reading. [`NextTools`] answers which tools a session needs next. Where experiments
 //! compare predictors there are several, which learn from the same calls in one reading of them.
 
+mod allowance;
 mod arms;
 mod learner;
 mod next_tools;

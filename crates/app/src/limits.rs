@@ -48,7 +48,7 @@ pub struct Limits {
     #[validate(range(min = 1_048_576))]
     pub waiting_bytes: usize,
     /// The part of all places (sessions, requests in flight, connections of an upstream, waiting
-    /// bytes) that one principal may have, where several may come.
+    /// bytes, searches that are worked on) that one principal may have, where several may come.
     #[validate(custom(function = "is_share"))]
     pub principal_share: f64,
     /// The most messages of one principal in a second that are taken over HTTP; `None` for any number.
@@ -57,6 +57,9 @@ pub struct Limits {
     /// The largest message that a client may send, in bytes.
     #[validate(range(min = 1024))]
     pub request_body_bytes: usize,
+    /// The most levels of objects and arrays in one message, of clients and of upstreams.
+    #[validate(range(min = 16, max = 10_000))]
+    pub message_depth: usize,
 }
 
 impl Default for Limits {
@@ -77,6 +80,7 @@ impl Default for Limits {
             principal_share: 0.5,
             requests_per_second: None,
             request_body_bytes: 4 << 20,
+            message_depth: 100,
         }
     }
 }

@@ -10,6 +10,7 @@ mod answer;
 mod answers;
 mod encoders;
 pub mod evaluation;
+mod fair_cache;
 mod judging;
 mod ladder;
 mod learning;
@@ -18,6 +19,7 @@ mod offer;
 mod prepared;
 mod request;
 mod service;
+mod turns;
 
 pub use answer::AnswerRules;
 pub(crate) use answer::given_before;

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::edit;
 use crate::request_hints::RequestHints;
+use crate::scan;
 use crate::trace_context::TraceContext;
 
 /// An identifier that a peer chose: the `id` of a request or a `progressToken`.
@@ -276,6 +277,13 @@ impl Message {
             [only] if !self.is_batch => Some(only),
             _ => None,
         }
+    }
+
+    /// Returns whether objects and arrays lie in each other more than `limit` levels deep, of which the
+    /// message itself is the first.
+    #[must_use]
+    pub fn is_deeper_than(&self, limit: usize) -> bool {
+        scan::is_deeper_than(&self.raw, limit)
     }
 
     /// Returns whether the message is a JSON-RPC batch.

@@ -89,6 +89,38 @@ pub fn unescaped(string: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str(string).ok().map(Cow::Owned)
 }
 
+/// Returns whether objects and arrays in `json` lie in each other more than `limit` levels deep.
+///
+/// Reads the text once and keeps nothing, however deep it is. Of text that is not JSON the answer
+/// means nothing.
+#[must_use]
+pub fn is_deeper_than(json: &[u8], limit: usize) -> bool {
+    // Each level has a bracket at both of its ends.
+    if json.len() / 2 <= limit {
+        return false;
+    }
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = json.get(at) {
+        at += 1;
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > limit {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => match string_end(json, at - 1) {
+                Some(end) => at = end,
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Returns the position behind the string that starts at `at`.
 fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at) != Some(&b'"') {
@@ -171,10 +203,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn levels_are_counted_outside_of_texts() {
+        let nested = |n_levels: usize| {
+            let [open, close] = ["[", "]"].map(|bracket| bracket.repeat(n_levels - 1));
+            format!(r#"{{"a[[[":{open}"{{\"[["{close},"b":[]}}"#)
+        };
+        for n_levels in [2, 64, 100_000] {
+            let text = nested(n_levels);
+            assert!(!is_deeper_than(text.as_bytes(), n_levels), "{n_levels}");
+            assert!(is_deeper_than(text.as_bytes(), n_levels - 1), "{n_levels}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_text_is_scanned_without_panic(text in r#"[{}\[\]",:\\a \u{e9}]{0,40}"#) {
             let _ = members(&text).count();
+            let _ = is_deeper_than(text.as_bytes(), 3);
         }
 
         #[test]

@@ -71,6 +71,12 @@ pub enum UpstreamError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The answer is nested deeper than the limit.
+    #[error("its answer is nested deeper than {limit} levels (limits.message_depth)")]
+    TooDeep {
+        /// The limit in levels.
+        limit: usize,
+    },
     /// The exchange ended without an answer.
     #[error("ended the exchange without an answer")]
     NoAnswer,
@@ -116,6 +122,7 @@ impl UpstreamError {
             | Self::Status { .. }
             | Self::Refused { .. }
             | Self::TooLarge { .. }
+            | Self::TooDeep { .. }
             | Self::NoAnswer => return None,
         })
     }

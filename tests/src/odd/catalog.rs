@@ -46,6 +46,10 @@ pub(super) const PLAIN_TOOLS: [&str; 30] = [
     "exit_silently",
 ];
 
+/// The result of `structured_only`: content for programs alone.
+pub(super) const STRUCTURED_ONLY: &str =
+    r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#;
+
 /// The result of a tool that says everything at once.
 pub(super) const ODD_RESULT: &str = r#"{"x-before":[],"content":[{"type":"hologram","payload":{"a":1e3,"b":null},"annotations":{"priority":0.70}},{"text":"snowman \u2603 and \/ slash","type":"text","_meta":{"n":1.0}},{"type":"resource","resource":{"uri":"odd://r/1","text":"","annotations":{"audience":["user"]},"x":null}},{"type":"resource_link","uri":"odd://r/2","name":"r2","size":18446744073709551616}],"structuredContent":{"n":1.0,"big":123456789012345678901234567890,"small":1E-7,"null":null},"isError":false,"_meta":{"x.example/a":{"b":[]}},"x-after":-0}"#;
 

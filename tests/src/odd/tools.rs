@@ -35,9 +35,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
                 .into()
         }
         "odd" => catalog::ODD_RESULT.into(),
-        "structured_only" => {
-            r#"{"structuredContent":[1.0,null,{"a":18446744073709551616}]}"#.into()
-        }
+        "structured_only" => catalog::STRUCTURED_ONLY.into(),
         "empty" => r#"{"content":[]}"#.into(),
         // Any name with this beginning is a tool, so that a test can tell its calls apart.
         marked if marked.starts_with("mark-") => r#"{"content":[]}"#.into(),
@@ -70,7 +68,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
             r#"{"content":[]}"#.into()
         }
-        "sample" | "elicit" | "roots" | "ping_client" | "custom_request" => {
+        "sample" | "elicit" | "roots" | "ping_client" | "custom_request" | "nested_request" => {
             said(&ask_client(session, &here, &name).await)
         }
         "two_rounds" => {
@@ -85,7 +83,14 @@ pub(super) async fn call(session: &Arc<Session>, request: &Asked) -> Option<Stri
             );
             said(&format!("[{first},{second}]"))
         }
-        "progress" | "order" | "notify" | "change_list" | "log" | "update_resource" => {
+        "progress"
+        | "order"
+        | "chatter"
+        | "notify"
+        | "nested_notification"
+        | "change_list"
+        | "log"
+        | "update_resource" => {
             let pace = (number("steps", 3), Duration::from_millis(number("ms", 0)));
             tell_client(session, &here, &name, request, pace).await;
             r#"{"content":[{"type":"text","text":"told"}]}"#.into()
@@ -171,6 +176,18 @@ fn seen(session: &Session) -> String {
     )
 }
 
+/// Returns arrays that lie in each other, so many.
+pub(super) fn nested(n_levels: u64) -> String {
+    let n_levels = usize::try_from(n_levels).unwrap_or_default();
+    ["[".repeat(n_levels), "]".repeat(n_levels)].concat()
+}
+
+/// Returns a result that makes its message as deep as `n_levels`, at least four levels.
+fn nested_result(n_levels: u64) -> String {
+    let arrays = nested(n_levels.saturating_sub(3));
+    format!(r#"{{"content":[],"structuredContent":{{"x":{arrays}}}}}"#)
+}
+
 /// Asks the client something and returns its whole answer.
 async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
     let (method, params) = match tool {
@@ -184,6 +201,11 @@ async fn ask_client(session: &Session, here: &Route, tool: &str) -> String {
         ),
         "roots" => ("roots/list", r#"{"_meta":{"x":1.0}}"#),
         "ping_client" => ("ping", r#"{"x":null}"#),
+        "nested_request" => {
+            let params = format!(r#"{{"x":{}}}"#, nested(100_000));
+            let answer = session.ask(here, "odd/ask", &params).await;
+            return answer.unwrap_or_default();
+        }
         _ => ("odd/ask", r#"[1.0,{"b":1,"a":2}]"#),
     };
     let answer = session.ask(here, method, params).await;
@@ -223,6 +245,21 @@ async fn tell_client(
                     session.tell(here, "notifications/message", &params).await;
                 }
                 tokio::time::sleep(pause).await;
+            }
+        }
+        "chatter" => {
+            for step in 1..=steps {
+                let params = format!(r#"{{"level":"warning","data":"line {step}"}}"#);
+                session.tell(here, "notifications/message", &params).await;
+                tokio::time::sleep(pause).await;
+            }
+        }
+        "nested_notification" => {
+            let params = format!(r#"{{"x":{}}}"#, nested(100_000));
+            for _ in 0..steps {
+                session
+                    .tell(here, "notifications/odd/nested", &params)
+                    .await;
             }
         }
         "notify" => {
@@ -276,6 +313,11 @@ async fn misbehave(
             std::process::exit(3)
         }
         "hang" => std::future::pending().await,
+        "nested" => {
+            let n_levels = integer_at(arguments, &["levels"]).unwrap_or(3);
+            let n_levels = u64::try_from(n_levels).unwrap_or_default();
+            Some(result_of(id, &nested_result(n_levels)))
+        }
         "garbage" => {
             session
                 .outlet

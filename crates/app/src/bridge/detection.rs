@@ -61,7 +61,8 @@ pub(super) fn tells_the_era(error: &UpstreamError) -> bool {
         | UpstreamError::Unauthorized { .. }
         | UpstreamError::SessionExpired
         | UpstreamError::Refused { .. }
-        | UpstreamError::TooLarge { .. } => false,
+        | UpstreamError::TooLarge { .. }
+        | UpstreamError::TooDeep { .. } => false,
     }
 }
 

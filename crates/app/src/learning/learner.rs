@@ -11,6 +11,8 @@ use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
 use serde::{Deserialize, Serialize};
 
+use super::allowance::Allowance;
+
 /// After so long a silence another session begins. Of the fixed gaps it is the one that parts calls
 /// of a real proxy best.
 const IDLE_GAP: SignedDuration = SignedDuration::from_mins(10);
@@ -88,7 +90,7 @@ struct Saved {
 ///
 /// Calls that failed are learned from too: they show what was needed. But a name that no upstream
 /// ever listed counts only if a call of it went well, and further rounds of a call are no calls of
-/// their own.
+/// their own. Of a principal that calls without end, a part of its calls is learned from.
 #[derive(Debug)]
 pub(super) struct Learner {
     predictor: Box<dyn Predictor>,
@@ -101,6 +103,8 @@ pub(super) struct Learner {
     read_to: Option<InvocationId>,
     /// The calls after that which were read, with when they were received.
     recent: BTreeMap<InvocationId, Timestamp>,
+    /// Says of how many calls of each principal is learned.
+    allowance: Allowance,
     /// Since this one was made or restored.
     n_learned: u64,
     /// Whether anything was learned ever.
@@ -120,6 +124,7 @@ impl Learner {
             by_silence: BTreeSet::new(),
             read_to: None,
             recent: BTreeMap::new(),
+            allowance: Allowance::default(),
             n_learned: 0,
         }
     }
@@ -220,6 +225,9 @@ impl Learner {
         let Some(slot) = self.predictor.vocabulary().slot(&tool) else {
             return;
         };
+        if !self.allowance.admits(&call.principal, at) {
+            return;
+        }
         let session = call.belongs_to();
         let mut open = self.take(session).unwrap_or_else(|| Open {
             trail: Trail::new(party(call)),

@@ -14,6 +14,7 @@ pub(super) mod list_memory;
 mod list_tools;
 pub(super) mod listing;
 mod mending;
+mod nesting;
 mod offered;
 pub(super) mod params;
 pub(super) mod pending;
@@ -69,6 +70,8 @@ pub(super) struct Relay {
     ended: CancellationToken,
     has_fewer_pending: Notify,
     last_used: Mutex<Instant>,
+    /// Operators know that the upstream sends notifications that are nested too deep.
+    has_warned_of_nesting: AtomicBool,
 }
 
 /// What a relay remembers between messages.
@@ -109,6 +112,7 @@ impl Relay {
             ended: CancellationToken::new(),
             has_fewer_pending: Notify::new(),
             last_used: Mutex::new(Instant::now()),
+            has_warned_of_nesting: AtomicBool::new(false),
         })
     }
 

@@ -204,6 +204,13 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
+        let message = match self.too_deep(&message) {
+            None => message,
+            Some(error) => match in_place_of_answer(&message, &error) {
+                Some(refusal) => refusal,
+                None => return self.refuse(&message, error).await.map(|()| None),
+            },
+        };
         let Some(message) = self.not_for_itself(message) else {
             return Ok(None);
         };
@@ -239,6 +246,17 @@ impl ClientSession {
             Some(only) => only.relay.receive(message).await,
             None => self.receive_united(message).await,
         }
+    }
+
+    /// Returns the error for a message of the client that is nested too deep for the parsers of
+    /// servers.
+    fn too_deep(&self, message: &Message) -> Option<RpcError> {
+        let limit = self.shared.limits().message_depth;
+        message.is_deeper_than(limit).then(|| {
+            let text =
+                format!("the message is nested deeper than {limit} levels (limits.message_depth)");
+            RpcError::new(RpcErrorCode::InvalidRequest, text)
+        })
     }
 
     /// Hands an answer of the client to who asked, where that was the proxy itself; returns any other
@@ -534,6 +552,13 @@ fn root_uris(result: &str) -> Option<String> {
 #[derive(Deserialize)]
 struct Root {
     uri: String,
+}
+
+/// Returns an error in place of an answer of the client, for which a server waits; `None` of any other
+/// message.
+fn in_place_of_answer(message: &Message, error: &RpcError) -> Option<Message> {
+    let answer = message.single().filter(|part| part.is_response())?;
+    Message::from_text(error.to_json(answer.id())).ok()
 }
 
 /// Returns whether a message calls a tool as a notification: there would be no row of such a call, and

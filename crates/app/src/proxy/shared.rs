@@ -158,6 +158,15 @@ impl Shared {
         }
     }
 
+    /// Has searches shared among principals as the limits say.
+    pub(super) fn share_searches(&self) {
+        let of_tools = self.search_tool.as_ref().map(|tool| &tool.service);
+        let of_recommender = self.recommender.as_ref().map(|it| it.search());
+        for search in of_tools.into_iter().chain(of_recommender) {
+            search.share(|total| self.bounds(total).of_one);
+        }
+    }
+
     /// Takes a place among the requests in flight. Handshakes have places of their own, so that who
     /// comes is let in however much is called.
     ///

@@ -143,6 +143,11 @@ impl Recommender {
         }
     }
 
+    /// Returns what ranks tools for a text.
+    pub(crate) fn search(&self) -> &Arc<ToolSearch> {
+        &self.search
+    }
+
     /// Has everything ranked anew from now on, since something changed that rankings depend on.
     pub fn rank_anew(&self) {
         self.revision.fetch_add(1, Ordering::Relaxed);
@@ -310,7 +315,13 @@ impl Recommender {
             n_candidates,
         };
         let (finder, offer) = (Arc::clone(&self.finder), call.offer.id());
-        let making = tokio::task::spawn_blocking(move || finder.ranked(offer, asked)).await;
+        let turn = self.search.turn(&call.principal).await;
+        let making = tokio::task::spawn_blocking(move || {
+            let ranked = finder.ranked(offer, asked);
+            drop(turn);
+            ranked
+        })
+        .await;
         let is_made = making.is_ok();
         let ranked = match making {
             Ok(ranked) => Arc::new(ranked),

@@ -1,17 +1,17 @@
 //! What searches and calls teach: which tools were used after which texts, and with which others.
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use lru::LruCache;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::SessionId;
+use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::UsageHistory;
 use riglm_domain::tool::ToolKey;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions};
 
+use super::fair_cache::FairCache;
 use super::request::ToolCalled;
 
 /// How many sessions are followed at a time.
@@ -118,29 +118,29 @@ struct SessionState {
     tools: Vec<ToolKey>,
 }
 
-/// What sessions searched for and used.
+/// What sessions searched for and used. One principal with many sessions makes those of no other
+/// forgotten.
 #[derive(Debug)]
-pub(super) struct Sessions(Mutex<LruCache<SessionId, SessionState>>);
+pub(super) struct Sessions(Mutex<FairCache<SessionId, SessionState>>);
 
 impl Default for Sessions {
     fn default() -> Self {
-        let n = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
-        Self(Mutex::new(LruCache::new(n)))
+        Self(Mutex::new(FairCache::new(MAX_SESSIONS)))
     }
 }
 
 impl Sessions {
     /// Returns the tools that a session has used.
-    pub(super) fn tools(&self, session: SessionId) -> Vec<ToolKey> {
+    pub(super) fn tools(&self, principal: &Principal, session: SessionId) -> Vec<ToolKey> {
         let mut sessions = self.lock();
-        let state = sessions.get(&session);
+        let state = sessions.get(principal, &session);
         state.map(|state| state.tools.clone()).unwrap_or_default()
     }
 
     /// Notes what a session searched for.
-    pub(super) fn searched(&self, session: SessionId, search: PastSearch) {
+    pub(super) fn searched(&self, principal: &Principal, session: SessionId, search: PastSearch) {
         let mut sessions = self.lock();
-        let state = sessions.get_or_insert_mut(session, SessionState::default);
+        let state = sessions.get_or_insert_mut(principal, session, SessionState::default);
         state.searches.push_back(search);
         if state.searches.len() > MAX_SESSION_SEARCHES {
             state.searches.pop_front();
@@ -152,7 +152,8 @@ impl Sessions {
     pub(super) fn called(&self, event: &ToolCalled, now: Timestamp) -> Lesson {
         let tool = event.tool.key();
         let mut sessions = self.lock();
-        let state = sessions.get_or_insert_mut(event.session, SessionState::default);
+        let state =
+            sessions.get_or_insert_mut(&event.principal, event.session, SessionState::default);
         let is_fresh = |it: &&PastSearch| {
             it.at <= event.began_at && event.began_at.duration_since(it.at) <= SEARCH_LASTS
         };
@@ -171,7 +172,7 @@ impl Sessions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<SessionId, SessionState>> {
+    fn lock(&self) -> MutexGuard<'_, FairCache<SessionId, SessionState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -149,15 +149,15 @@ impl Memories {
         session: SessionId,
         work: impl FnOnce(Option<&UsageHistory>, &[ToolKey]) -> T,
     ) -> T {
-        let tools = self.sessions.tools(session);
+        let tools = self.sessions.tools(principal, session);
         let known = self.known(principal);
         let history = known.and_then(|known| known.state().history.clone());
         work(history.as_deref(), &tools)
     }
 
     /// Notes what a session searched for.
-    pub(super) fn searched(&self, session: SessionId, search: PastSearch) {
-        self.sessions.searched(session, search);
+    pub(super) fn searched(&self, principal: &Principal, session: SessionId, search: PastSearch) {
+        self.sessions.searched(principal, session, search);
     }
 
     /// Returns what a principal searched for earlier, before calls that went well, that is near to a

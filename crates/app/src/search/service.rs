@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::experiment::{FusionRule, Lever};
-use riglm_domain::id::SessionId;
 use riglm_domain::principal::Principal;
 use riglm_domain::retrieval::{QualityRules, Query, RankingRules, Synonyms};
 use riglm_ports::clock::Clock;
@@ -34,6 +33,7 @@ use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
 use super::prepared::{Offers, Prepared};
 use super::request::{SearchCall, SearchReply, ToolCalled};
+use super::turns::{Turn, Turns};
 use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::learning::NextTools;
 
@@ -156,6 +156,7 @@ struct Shared {
     /// Catalogs are embedded one after the other.
     embedding: tokio::sync::Mutex<()>,
     flights: Flights,
+    turns: Turns,
 }
 
 impl ToolSearch {
@@ -188,6 +189,7 @@ impl ToolSearch {
                 ladder,
                 embedding: tokio::sync::Mutex::new(()),
                 flights: Flights::default(),
+                turns: Turns::default(),
             }),
             tasks: TaskTracker::new(),
             experiments: None,
@@ -201,6 +203,17 @@ impl ToolSearch {
             experiments,
             ..self
         }
+    }
+
+    /// Lets one principal have as many of the searches that are made at once as `of_one` says of their
+    /// number. Until this is called one may have all.
+    pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
+        self.shared.turns.share(of_one);
+    }
+
+    /// Waits until something may be ranked for this principal.
+    pub(crate) async fn turn(&self, principal: &Principal) -> Turn {
+        self.shared.turns.take(principal).await
     }
 
     /// Returns the arm by which a search is ranked, and notes that it is.
@@ -264,7 +277,7 @@ impl ToolSearch {
             predictor: shared.predictor_of(&call),
         };
         if let Some(known) = shared.answers.get(&key) {
-            shared.note_again((call.session, &text), &known);
+            shared.note_again(&call, &text, &known);
             return known;
         }
         self.remember(&call.principal).await;
@@ -397,25 +410,26 @@ impl Shared {
 
     /// Notes that a session searched for what it had searched for before: what it calls from now on
     /// belongs to that again.
-    fn note_again(&self, (session, words): (SessionId, &str), known: &SearchReply) {
+    fn note_again(&self, call: &SearchCall, words: &str, known: &SearchReply) {
         let Some(raw) = &known.query_vector else {
             return;
         };
         let mut tiers = self.tiers.iter();
         let tier = tiers.find(|tier| tier.model() == raw.model());
         if let Some(text) = tier.and_then(|tier| tier.centred(raw.vector())) {
-            self.searched(session, text, words);
+            self.searched(call, text, words);
         }
     }
 
     /// Notes that a session searched for a text with this vector.
-    fn searched(&self, session: SessionId, text: Embedding, words: &str) {
+    fn searched(&self, call: &SearchCall, text: Embedding, words: &str) {
         let search = PastSearch {
             text,
             words: words.into(),
             at: self.clock.now(),
         };
-        self.memories.searched(session, search);
+        self.memories
+            .searched(&call.principal, call.session, search);
     }
 
     /// Returns the answer, and whether it is one to give again: it was made with the vectors of all
@@ -426,12 +440,12 @@ impl Shared {
         arm: Option<&AssignedArm>,
         prepared: Arc<Prepared>,
     ) -> (SearchReply, bool) {
+        let turn = self.turns.take(&call.principal).await;
         let Asking {
             query,
             vectors: encoded,
         } = self.asking(&text, &prepared).await;
         let has_vectors = encoded.len() == self.tiers.len();
-        let session = call.session;
         let asked = Arc::new(Asked {
             ranking: self.rules.ranking_in(arm),
             call,
@@ -441,28 +455,35 @@ impl Shared {
             prepared,
             vector: encoded.first().map(|encoded| encoded.raw.clone()),
         });
-        let found = self.in_background(&asked, Self::found).await;
+        let found = self.in_background(turn, &asked, Self::found).await;
         let (found, was_expanded) = self.expanded(&asked, found).await;
         let (found, was_reranked) = self.reranked(&asked, found).await;
         let writing = move |shared: &Self, asked: &Asked| shared.reply(asked, &found);
-        let mut reply = self.in_background(&asked, writing).await;
+        let turn = self.turns.take(&asked.call.principal).await;
+        let mut reply = self.in_background(turn, &asked, writing).await;
         if let Some(encoded) = encoded.into_iter().next() {
-            self.searched(session, encoded.centred, &asked.text);
+            self.searched(&asked.call, encoded.centred, &asked.text);
             reply.query_vector = Some(encoded.raw);
         }
         (reply, has_vectors && was_expanded && was_reranked)
     }
 
     /// Does something where it holds up nobody: thousands of tools take a while to be ranked, and long
-    /// schemas to be read.
+    /// schemas to be read. The turn is over when it is done, also if nobody waits for it any more.
     async fn in_background<T: Send + 'static>(
         self: &Arc<Self>,
+        turn: Turn,
         asked: &Arc<Asked>,
         work: impl Fn(&Self, &Asked) -> T + Send + Sync + 'static,
     ) -> T {
         let work = Arc::new(work);
         let (shared, asking, doing) = (Arc::clone(self), Arc::clone(asked), Arc::clone(&work));
-        let done = tokio::task::spawn_blocking(move || doing(&shared, &asking)).await;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = doing(&shared, &asking);
+            drop(turn);
+            done
+        })
+        .await;
         // Where it was not done, the runtime is ending.
         done.unwrap_or_else(|_| work(self, asked))
     }

@@ -238,3 +238,62 @@ async fn a_client_that_is_a_proxy_itself_keeps_its_ids() {
     let (_, sent) = scene.upstream.sent().pop().unwrap();
     assert_eq!(sent, cancel.replace("riglm:u:1", "riglm:c:riglm:u:1"));
 }
+
+/// Makes a call with the progress token 5, has the server and the client say something, and lets the
+/// deadline pass that the call had before. Returns how the call ended, if it did.
+async fn ended_after(said: &[&str], answered: &[&str]) -> Option<Outcome> {
+    let scene = Setup::default().scene();
+    let meta = r#""params":{"_meta":{"progressToken":5},"#;
+    scene.send(&call(1).replace(r#""params":{"#, meta)).await;
+    let sent = Instant::now();
+    while Instant::now() <= sent {
+        tokio::task::yield_now().await;
+    }
+    for text in said {
+        scene.upstream.say(text, Some(id(1))).await;
+    }
+    for text in answered {
+        scene.send(text).await;
+    }
+    scene.proxy.sweep(sent + Limits::default().call_timeout);
+    // What is timed out is told on a task of its own.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    scene.outcomes().await[0]
+}
+
+#[tokio::test]
+async fn log_messages_do_not_prolong_a_call() {
+    let log =
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+    let other = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"progressToken":5}}"#;
+    assert_eq!(
+        ended_after(&[log, other], &[]).await,
+        Some(Outcome::Timeout)
+    );
+}
+
+#[tokio::test]
+async fn progress_prolongs_the_call_whose_token_it_names_and_no_other() {
+    let progress = |token: u32| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        )
+    };
+    assert_eq!(ended_after(&[&progress(5)], &[]).await, None);
+    let other = ended_after(&[&progress(6)], &[]).await;
+    assert_eq!(other, Some(Outcome::Timeout));
+}
+
+#[tokio::test]
+async fn the_time_for_which_a_server_waits_for_the_client_is_not_its_own() {
+    let ask = r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
+    assert_eq!(ended_after(&[ask], &[answer]).await, None);
+    let ping = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+    for answered in [&[answer][..], &[]] {
+        let ended = ended_after(&[ping], answered).await;
+        assert_eq!(ended, Some(Outcome::Timeout));
+    }
+}

@@ -61,6 +61,7 @@ const OTHERS: &[&[&str]] = &[
     &["limits", "principal_share"],
     &["limits", "requests_per_second"],
     &["limits", "request_body_bytes"],
+    &["limits", "message_depth"],
     &["logging", "level"],
 ];
 

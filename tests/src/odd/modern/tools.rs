@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Exchange, World, asking, catalog, complete};
 use crate::envelope::{integer_at, quoted, raw_at, string_at};
 use crate::odd::session::error;
+use crate::odd::tools::nested;
 
 /// How long a tool waits for something to happen elsewhere.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -55,6 +56,10 @@ pub(super) async fn call(world: &World, exchange: &Exchange) -> Option<String> {
         "large" => {
             let text = "x".repeat(usize::try_from(number("bytes", 1 << 20)).unwrap_or_default());
             format!(r#""content":[{{"type":"text","text":"{text}"}}]"#)
+        }
+        "nested" => {
+            let arrays = nested(number("levels", 3).saturating_sub(3));
+            format!(r#""content":[],"structuredContent":{{"x":{arrays}}}"#)
         }
         "pid" => format!(
             r#""content":[],"structuredContent":{{"pid":{}}}"#,

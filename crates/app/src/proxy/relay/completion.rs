@@ -194,6 +194,7 @@ pub(in crate::proxy) fn upstream_failure(name: &UpstreamName, error: &UpstreamEr
         | UpstreamError::Status { .. } => RpcErrorCode::UpstreamUnavailable,
         UpstreamError::Garbled { .. }
         | UpstreamError::TooLarge { .. }
+        | UpstreamError::TooDeep { .. }
         | UpstreamError::NoAnswer => RpcErrorCode::UpstreamGarbled,
     };
     RpcError::new(code, format!("upstream {name}: {error}"))

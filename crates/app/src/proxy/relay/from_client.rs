@@ -85,7 +85,7 @@ impl Relay {
                 Kind::Notification => cancelled = self.note(&message, envelope).await,
                 Kind::Success | Kind::Failure => {
                     if let Some(id) = envelope.id() {
-                        self.state().pending.server_satisfied(id);
+                        self.state().pending.server_satisfied(id, Instant::now());
                         self.entry.slots.make_places();
                     }
                 }

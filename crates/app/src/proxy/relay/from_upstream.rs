@@ -22,7 +22,7 @@ use super::guarded::guarded;
 use super::listing::promising;
 use super::offered::is_own;
 use super::params::{IdMember, agreed_revision, id_member};
-use super::pending::{Pending, Purpose};
+use super::pending::{Pending, Purpose, ServerRequest};
 use crate::proxy::traces::end_of;
 
 /// Notifications that concern the server as a whole, never one request.
@@ -94,6 +94,10 @@ impl UpstreamEvents for Events {
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         self.entry.heard();
+        let depth = self.shared.limits().message_depth;
+        if message.is_deeper_than(depth) {
+            return self.drop_nested(&message, related, depth).await;
+        }
         let message = match &self.entry.upstream.approvals {
             Some(approvals) => self.approved(approvals, message, related.as_ref()).await,
             None => message,
@@ -115,8 +119,8 @@ impl Relay {
                             Route::Related(owner) => Some(owner.clone()),
                             Route::Standalone => None,
                         };
-                        let now = Instant::now();
-                        self.state().pending.server_asked(id.clone(), owner, now);
+                        let request = asked_now(envelope, owner);
+                        self.state().pending.server_asked(id.clone(), request);
                     }
                     (_, _, Some(CANCELLED)) => {
                         let params = message.params(envelope);
@@ -157,7 +161,7 @@ impl Relay {
     async fn pass_cancellation(self: &Arc<Self>, message: Message, route: Route, id: RequestId) {
         let ended = {
             let mut state = self.state();
-            state.pending.server_satisfied(&id);
+            state.pending.server_satisfied(&id, Instant::now());
             let is_listening = state.pending.is_listening(&id);
             is_listening.then(|| state.pending.remove(&id)).flatten()
         };
@@ -374,8 +378,8 @@ impl Relay {
                     }
                 }
                 (Kind::Request, Some(id)) => {
-                    let (owner, now) = (related.clone(), Instant::now());
-                    self.state().pending.server_asked(id.clone(), owner, now);
+                    let request = asked_now(envelope, related.clone());
+                    self.state().pending.server_asked(id.clone(), request);
                 }
                 _ => {}
             }
@@ -394,6 +398,9 @@ impl Relay {
     /// else belongs to the request in flight if there is just one.
     fn route(&self, message: &Message, envelope: &Envelope, related: Option<RequestId>) -> Route {
         let method = envelope.method().unwrap_or_default();
+        let token = (method == PROGRESS)
+            .then(|| id_member(message.params(envelope), IdMember::ProgressToken))
+            .flatten();
         let mut state = self.state();
         let has_streams = || {
             let live = self.connection.current();
@@ -410,8 +417,7 @@ impl Relay {
                 return None; // It came on the stream that belongs to no request.
             }
             if method == PROGRESS {
-                let token = id_member(message.params(envelope), IdMember::ProgressToken)?;
-                return state.pending.with_progress_token(&token);
+                return state.pending.with_progress_token(token.as_ref()?);
             }
             if STANDALONE.contains(&method) {
                 return None;
@@ -423,10 +429,9 @@ impl Relay {
         });
         match owner {
             Some(id) => {
-                let now = Instant::now();
-                state.pending.touch(&id, now);
                 if method == PROGRESS {
-                    state.pending.progressed(&id, now);
+                    let now = Instant::now();
+                    state.pending.progressed(&id, token.as_ref(), now);
                 }
                 Route::Related(id)
             }
@@ -435,7 +440,7 @@ impl Relay {
     }
 
     /// Deals with a request that was sent and will not be answered.
-    async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
+    pub(super) async fn not_answered(self: &Arc<Self>, id: &RequestId, error: &UpstreamError) {
         // Where a transport has no connection of its own, this is how one hears of its end.
         let again = {
             let mut state = self.state();
@@ -472,6 +477,15 @@ impl Relay {
         if let Some(pending) = pending {
             self.fail_by(id, pending, error).await;
         }
+    }
+}
+
+/// Returns what is kept of a request that the server makes now on behalf of `owner`.
+fn asked_now(envelope: &Envelope, owner: Option<RequestId>) -> ServerRequest {
+    ServerRequest {
+        owner,
+        asked: Instant::now(),
+        is_ping: envelope.method() == Some("ping"),
     }
 }
 

@@ -126,7 +126,8 @@ pub(crate) struct Pending {
     pub(crate) handover: Handover,
     /// When its answer came, or it was known that none will; `None` before.
     pub(crate) ended: Option<Instant>,
-    /// When the upstream last showed that it works on it.
+    /// When the upstream last showed that it works on it: it reported progress, or was given what it
+    /// had asked the client for. Anybody can write log messages.
     pub(crate) last_sign: Instant,
     /// The token under which progress of it is reported.
     pub(crate) progress_token: Option<RequestId>,
@@ -225,10 +226,13 @@ const MAX_FROM_SERVER: usize = 256;
 
 /// A request of the server that the client has to answer.
 #[derive(Debug)]
-struct ServerRequest {
+pub(crate) struct ServerRequest {
     /// The request of the client on whose behalf it was made, where that is known.
-    owner: Option<RequestId>,
-    asked: Instant,
+    pub(crate) owner: Option<RequestId>,
+    /// When the server asked.
+    pub(crate) asked: Instant,
+    /// It asks for a sign of life alone: nothing waits for a person.
+    pub(crate) is_ping: bool,
 }
 
 /// The requests of one session in flight.
@@ -384,9 +388,8 @@ impl PendingTable {
         let age = |since| now.saturating_duration_since(since);
         self.from_server
             .retain(|_, request| age(request.asked) < longest);
-        let asked_for: HashSet<Option<RequestId>> = self
-            .from_server
-            .values()
+        let asked_for: HashSet<Option<RequestId>> = (self.from_server.values())
+            .filter(|request| !request.is_ping)
             .map(|request| request.owner.clone())
             .collect();
         self.remove_if(|id, pending| {
@@ -413,17 +416,21 @@ impl PendingTable {
         removed
     }
 
-    /// Notes a sign of life of the request on whose behalf the upstream sent something.
-    pub(crate) fn touch(&mut self, id: &RequestId, now: Instant) {
+    /// Notes a sign that the upstream works on a request.
+    fn touch(&mut self, id: &RequestId, now: Instant) {
         if let Some(pending) = self.from_client.get_mut(id) {
             pending.last_sign = now;
         }
     }
 
-    /// Notes that progress of a request is being passed to the client.
-    pub(crate) fn progressed(&mut self, id: &RequestId, now: Instant) {
+    /// Notes that progress of a request is being passed to the client. It is a sign that the upstream
+    /// works on it if it was reported under the token of the request.
+    pub(crate) fn progressed(&mut self, id: &RequestId, token: Option<&RequestId>, now: Instant) {
         if let Some(pending) = self.from_client.get_mut(id) {
             pending.last_progress = Some(now);
+            if token.is_some() && pending.progress_token.as_ref() == token {
+                pending.last_sign = now;
+            }
         }
     }
 
@@ -451,18 +458,25 @@ impl PendingTable {
         }
     }
 
-    /// Notes a request of the server that the client has to answer, made on behalf of `owner`.
-    pub(crate) fn server_asked(&mut self, id: RequestId, owner: Option<RequestId>, now: Instant) {
+    /// Notes a request of the server that the client has to answer.
+    pub(crate) fn server_asked(&mut self, id: RequestId, request: ServerRequest) {
         if self.from_server.len() < MAX_FROM_SERVER {
-            self.from_server
-                .insert(id, ServerRequest { owner, asked: now });
+            self.from_server.insert(id, request);
         }
     }
 
     /// Notes that a request of the server needs no answer any more: the client gave it, or the
-    /// server took it back.
-    pub(crate) fn server_satisfied(&mut self, id: &RequestId) {
-        self.from_server.remove(id);
+    /// server took it back. The upstream could not go on before, so that the deadline of what it was
+    /// made for begins anew.
+    pub(crate) fn server_satisfied(&mut self, id: &RequestId, now: Instant) {
+        let Some(request) = self.from_server.remove(id) else {
+            return;
+        };
+        match request.owner {
+            _ if request.is_ping => {}
+            Some(owner) => self.touch(&owner, now),
+            None => (self.from_client.values_mut()).for_each(|pending| pending.last_sign = now),
+        }
     }
 
     /// Returns whether the server waits for an answer to any request of its own.

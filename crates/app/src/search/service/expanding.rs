@@ -36,6 +36,7 @@ impl Shared {
             return (found, is_whole);
         }
         let prepared = &asked.prepared;
+        let turn = self.turns.take(&asked.call.principal).await;
         let asking = variants.iter().map(|variant| async {
             let asking = self.asking(Query::cut(&variant.text), prepared).await;
             (variant.trust, asking.query)
@@ -46,7 +47,7 @@ impl Shared {
             let hits = shared.found_with(asked, &ranked, &queries);
             shared.judged(hits, curated.clone(), asked)
         };
-        let mut tried = self.in_background(asked, trying).await;
+        let mut tried = self.in_background(turn, asked, trying).await;
         // Better grades come first.
         let has_helped = tried.quality < found.quality;
         self.ladder.observer.observe_from(

@@ -60,6 +60,7 @@ impl ToolSearch {
         let fitting = async {
             self.remember(principal).await;
             let prepared = self.prepared(offer).await;
+            let turn = self.shared.turns.take(principal).await;
             let asking = self.shared.asking(text, &prepared).await;
             let (shared, principal) = (Arc::clone(&self.shared), principal.clone());
             let query = asking.query;
@@ -67,6 +68,7 @@ impl ToolSearch {
                 let index = prepared.index();
                 let ranking = &shared.rules.ranking;
                 let hits = shared.rank((&principal, session), &query, (&index, ranking));
+                drop(turn);
                 fits_of(&hits)
             });
             TextFit {

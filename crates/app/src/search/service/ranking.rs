@@ -44,6 +44,7 @@ impl ToolSearch {
         self.remember(principal).await;
         let prepared = self.prepared(offer).await;
         let is_known = self.shared.memories.knows(principal);
+        let turn = self.shared.turns.take(principal).await;
         let asking = self.shared.asking(text, &prepared).await;
         let index = prepared.index();
         let is_whole = is_known && asking.vectors.len() == self.shared.tiers.len();
@@ -51,7 +52,9 @@ impl ToolSearch {
         let (shared, own, query) = (Arc::clone(&self.shared), index.clone(), asking.query);
         let (whose, rules) = (principal.clone(), self.shared.rules.ranking_in(arm));
         let ranking = tokio::task::spawn_blocking(move || {
-            shared.rank((&whose, session), &query, (&own, &rules))
+            let hits = shared.rank((&whose, session), &query, (&own, &rules));
+            drop(turn);
+            hits
         });
         // Where there is none, the runtime is ending.
         let hits = ranking.await.unwrap_or_default();

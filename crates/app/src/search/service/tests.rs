@@ -5,6 +5,7 @@ pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 pub(super) use async_trait::async_trait;
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::invocation::CallSession;
@@ -625,4 +626,28 @@ async fn who_is_in_an_arm_is_searched_for_with_its_fusion() {
         n_other += usize::from(is_other);
     }
     assert!((1..20).contains(&n_other));
+}
+
+#[tokio::test]
+async fn who_searches_as_much_as_it_may_keeps_nobody_else_waiting() {
+    let search = search(None);
+    search.share(|n| n / 2);
+    let [one, other] = ["one", "other"].map(Principal::named);
+    let of = |principal: &Principal| SearchCall {
+        principal: principal.clone(),
+        ..call("read the file", &offer())
+    };
+    let mut held = Vec::new();
+    while let Some(turn) = search.turn(&one).now_or_never() {
+        held.push(turn);
+    }
+    let own = search.search(of(&one));
+    tokio::pin!(own);
+    let soon = Duration::from_millis(50);
+    assert!(tokio::time::timeout(soon, &mut own).await.is_err());
+    let reply = search.search(of(&other)).await;
+    assert!(!reply.text.is_empty());
+    assert!(tokio::time::timeout(soon, &mut own).await.is_err());
+    held.pop();
+    assert!(!own.await.text.is_empty());
 }

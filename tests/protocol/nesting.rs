@@ -1,0 +1,236 @@
+//! Messages that are nested deeper than peers can read: errors for those who wait, and nothing else
+//! suffers.
+
+use std::time::Duration;
+
+use riglm_tests::envelope::{integer_at, string_at};
+use riglm_tests::fixture::{Transport, Upstream};
+use riglm_tests::inbox::Received;
+use riglm_tests::messages::{call, initialize, notification, request};
+use riglm_tests::modern::Meta;
+use riglm_tests::process::eventually;
+use riglm_tests::riglm::{Line, Options};
+
+use crate::{answers, connected, connected_with, modern_odd, odd, odd_over_stdio, odd_with};
+
+/// Deeper than anything that is meant.
+const DEEP: usize = 100_000;
+
+fn nested(n_levels: usize) -> String {
+    ["[".repeat(n_levels), "]".repeat(n_levels)].concat()
+}
+
+/// Returns the arguments by which a server answers with a message so deep.
+fn levels(n_levels: usize) -> String {
+    format!(r#"{{"levels":{n_levels}}}"#)
+}
+
+fn assert_error(answer: &Received, code: i64, n_levels: usize) {
+    assert!(answer.text.len() < 1_000, "{} bytes", answer.text.len());
+    assert_eq!(
+        integer_at(&answer.text, &["error", "code"]),
+        Some(code),
+        "{}",
+        answer.text
+    );
+    let text = string_at(&answer.text, &["error", "message"]).unwrap_or_default();
+    let said = format!("nested deeper than {n_levels} levels");
+    assert!(text.contains(&said), "{text}");
+}
+
+fn assert_result(answer: &Received) {
+    assert!(answer.text.contains(r#""result""#), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_result_that_is_nested_too_deep_is_an_error_that_says_so() {
+    for transport in Transport::ALL {
+        let upstream = odd().start(transport).await;
+        let line = connected(Transport::Streamable, &upstream).await;
+        let client = &line.client;
+        client
+            .send(&call("\"other\"", "sleep", r#"{"ms":500}"#))
+            .await;
+        let answer = client.request(&call("1", "nested", &levels(DEEP))).await;
+        assert_error(&answer, -31_003, 100);
+        let answer = client.request(&call("2", "nested", &levels(101))).await;
+        assert_error(&answer, -31_003, 100);
+        let answer = client.request(&call("3", "nested", &levels(100))).await;
+        assert!(answer.text.contains("[[["), "{}", answer.text);
+        // The same connection: its other call goes on.
+        assert_result(&client.answer("\"other\"").await);
+        let pid = async |id: &str| client.request(&call(id, "pid", "{}")).await.text;
+        let before = pid("\"pid\"").await;
+        client.request(&call("4", "nested", &levels(DEEP))).await;
+        assert_eq!(pid("\"pid\"").await, before);
+    }
+}
+
+#[tokio::test]
+async fn modern_servers_too_are_kept_from_nesting_too_deep_however_they_frame_messages() {
+    let mut upstreams = vec![modern_odd().start(Transport::Stdio).await];
+    for framing in ["events", "lines", "nothing"] {
+        let server = odd_with(&["--era", "modern", "--framing", framing]);
+        upstreams.push(server.start(Transport::Streamable).await);
+    }
+    let meta = Meta::default();
+    for upstream in &upstreams {
+        let line = Line::modern(Transport::Streamable, upstream, &Options::default()).await;
+        let ask = async |id, n| {
+            line.client
+                .request(&meta.call(id, "nested", &levels(n)))
+                .await
+        };
+        assert_error(&ask("1", DEEP).await, -31_003, 100);
+        assert!(ask("2", 80).await.text.contains("[[["));
+    }
+}
+
+#[tokio::test]
+async fn an_older_client_of_a_modern_server_is_told_too() {
+    let upstream = modern_odd().start(Transport::Streamable).await;
+    let line = connected(Transport::Streamable, &upstream).await;
+    let answer = line
+        .client
+        .request(&call("1", "nested", &levels(DEEP)))
+        .await;
+    assert_error(&answer, -31_003, 100);
+    assert_result(&line.client.request(&call("2", "pid", "{}")).await);
+}
+
+#[tokio::test]
+async fn a_result_of_one_of_several_servers_is_an_error_too() {
+    let toml = ["one", "two"].map(|name| {
+        let program = env!("CARGO_BIN_EXE_odd-server");
+        format!("[upstreams.{name}]\ncommand = [\"{program}\", \"stdio\"]\n")
+    });
+    let options = Options::configured(&format!("{}[limits]\nmessage_depth = 30\n", toml.concat()));
+    let line = connected_with(Transport::Streamable, &Upstream::configured(), &options).await;
+    let deep = line
+        .client
+        .request(&call("1", "one__nested", &levels(31)))
+        .await;
+    assert_error(&deep, -31_003, 30);
+    assert_result(&line.client.request(&call("2", "one__pid", "{}")).await);
+    assert_result(
+        &line
+            .client
+            .request(&call("3", "two__nested", &levels(30)))
+            .await,
+    );
+}
+
+#[tokio::test]
+async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
+    for transport in Transport::ALL {
+        let upstream = odd().start(transport).await;
+        let line = connected(Transport::Streamable, &upstream).await;
+        for id in ["1", "2"] {
+            let answer = line
+                .client
+                .request(&call(id, "nested_notification", "{}"))
+                .await;
+            assert_result(&answer);
+        }
+        let came = line.client.received();
+        let is_nested = |message: &&Received| message.is_method("notifications/odd/nested");
+        assert_eq!(came.iter().filter(is_nested).count(), 0);
+        let riglm = line.riglm.as_ref().expect("the proxy listens");
+        let logged = || riglm.process.output().matches("nested deeper than").count();
+        let is_logged = eventually(Duration::from_secs(10), || (logged() > 0).then_some(()));
+        is_logged.await.expect("it is logged");
+        assert_eq!(logged(), 1, "{}", riglm.process.output());
+    }
+}
+
+#[tokio::test]
+async fn a_question_of_a_server_that_is_nested_too_deep_is_refused() {
+    for transport in Transport::ALL {
+        let upstream = odd().start(transport).await;
+        let line = connected(Transport::Streamable, &upstream).await;
+        let answer = line
+            .client
+            .request(&call("1", "nested_request", "{}"))
+            .await;
+        assert!(
+            answer
+                .text
+                .contains("the request is nested deeper than 100 levels"),
+            "{}",
+            answer.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_nested_too_deep_is_refused_over_every_transport() {
+    for downstream in Transport::ALL {
+        let line = connected(downstream, &odd_over_stdio()).await;
+        let client = &line.client;
+        client
+            .send(&call("\"other\"", "sleep", r#"{"ms":300}"#))
+            .await;
+        for (id, n) in [("\"deep\"", DEEP), ("\"above\"", 99)] {
+            let answer = client.request(&call(id, "echo", &nested(n))).await;
+            assert_error(&answer, -32_600, 100);
+        }
+        // The message and its params are two levels, the arguments one.
+        let text = format!(r#"{{"ms":0,"x":{}}}"#, nested(97));
+        assert_result(&client.request(&call("\"within\"", "sleep", &text)).await);
+        client
+            .send(&notification("notifications/odd/deep", &nested(DEEP)))
+            .await;
+        assert_result(&client.answer("\"other\"").await);
+        assert_result(&client.request(&request("\"after\"", "ping")).await);
+    }
+}
+
+#[tokio::test]
+async fn a_modern_request_that_is_nested_too_deep_is_refused() {
+    let meta = Meta::default();
+    for upstream in [modern_odd(), odd()] {
+        let upstream = upstream.start(Transport::Stdio).await;
+        let line = Line::modern(Transport::Streamable, &upstream, &Options::default()).await;
+        let text = format!(r#"{{"text":{}}}"#, nested(DEEP));
+        let answer = line.client.request(&meta.call("1", "echo", &text)).await;
+        assert_error(&answer, -32_600, 100);
+        let answer = line
+            .client
+            .request(&meta.call("2", "echo", r#"{"text":"on"}"#))
+            .await;
+        assert_result(&answer);
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_nested_too_deep_is_refused_and_another_one_taken() {
+    for downstream in [Transport::Stdio, Transport::Streamable] {
+        let options = Options::default();
+        let line = Line::through(downstream, &odd_over_stdio(), &options, answers()).await;
+        let deep = format!(r#"{{"experimental":{{"x":{}}}}}"#, nested(DEEP));
+        let hello = riglm_tests::messages::initialize_with("0", "2025-11-25", &deep);
+        let refused = line.client.request(&hello).await;
+        assert_error(&refused, -32_600, 100);
+        line.client.initialize(&initialize("1", "2025-11-25")).await;
+        assert_result(&line.client.request(&call("2", "pid", "{}")).await);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_the_client_that_is_nested_too_deep_is_an_error_for_the_server() {
+    let line = connected(Transport::Streamable, &odd_over_stdio()).await;
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"x":{}}}}}"#,
+        nested(DEEP)
+    );
+    line.client.set_answers(answers().with("odd/ask", &deep));
+    let answer = line
+        .client
+        .request(&call("1", "custom_request", "{}"))
+        .await;
+    assert!(
+        answer.text.contains("nested deeper than 100 levels"),
+        "{}",
+        answer.text
+    );
+}
