@@ -1,5 +1,7 @@
 //! Servers and clients that want to stop the proxy for everybody else.
 
+mod texts;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -18,6 +18,7 @@ pub mod intent;
 pub mod learning;
 pub mod limits;
 pub mod list_accounts;
+mod long_work;
 pub mod names;
 pub mod overrides;
 pub mod proxy;

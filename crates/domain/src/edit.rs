@@ -22,14 +22,22 @@ pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// Returns the object with `value`, which must be JSON text, as its member `key`: in place of the
-/// one that is there, or else behind all others.
+/// one that is there, or else behind all others. Of one that stands several times the last is
+/// replaced and the others go: a value in all places would make megabytes gigabytes.
 #[must_use]
 pub fn with_member(object: &str, key: &str, value: &str) -> String {
-    let places: Vec<Range<usize>> = places(object, key).map(|found| found.value_at).collect();
-    if !places.is_empty() {
-        let edits: Vec<_> = places.into_iter().map(|at| (at, value)).collect();
-        return spliced(object, &edits);
+    let mut places = places(object, key);
+    match (places.next(), places.last()) {
+        (Some(only), None) => spliced(object, &[(only.value_at, value)]),
+        (_, Some(last)) => {
+            let is_earlier = |found: &MemberAt<'_>| found.key == key && *found != last;
+            with_member(&without(object, is_earlier), key, value)
+        }
+        (None, None) => with_new_member(object, key, value),
     }
+}
+
+fn with_new_member(object: &str, key: &str, value: &str) -> String {
     let Some(end) = object.rfind('}') else {
         return object.to_owned();
     };
@@ -54,29 +62,36 @@ pub fn with_element(array: &str, element: &str) -> String {
 /// Returns the object without its member `key`.
 #[must_use]
 pub fn without_member(object: &str, key: &str) -> String {
-    let mut text = object.to_owned();
-    loop {
-        let mut all = members(&text);
-        let mut previous_end = None;
-        let mut cut = None;
-        while let Some(found) = all.next_at() {
-            if found.key == key {
-                // With the comma before it, or, of the first member, with the one behind it.
-                cut = Some(if let Some(end) = previous_end {
-                    end..found.value_at.end
-                } else {
-                    let end = all.next_at().map(|next| next.key_at.start);
-                    found.key_at.start..end.unwrap_or(found.value_at.end)
-                });
-                break;
+    without(object, |found| found.key == key)
+}
+
+/// Returns the object without the members that `is_cut` names, in one pass: peers may repeat a member
+/// a hundred thousand times.
+fn without(object: &str, is_cut: impl Fn(&MemberAt<'_>) -> bool) -> String {
+    let mut cuts: Vec<(Range<usize>, &str)> = Vec::new();
+    // The members that go in front of the first one that stays.
+    let mut leading: Option<Range<usize>> = None;
+    let mut previous_end = None;
+    let mut all = members(object);
+    while let Some(found) = all.next_at() {
+        let end = found.value_at.end;
+        if !is_cut(&found) {
+            if let Some(at) = leading.take() {
+                // With the comma behind it.
+                cuts.push((at.start..found.key_at.start, ""));
             }
-            previous_end = Some(found.value_at.end);
-        }
-        match cut {
-            Some(at) => text.replace_range(at, ""),
-            None => return text,
+            previous_end = Some(end);
+        } else if let Some(previous_end) = &mut previous_end {
+            // With the comma in front of it.
+            cuts.push((*previous_end..end, ""));
+            *previous_end = end;
+        } else {
+            let start = leading.map_or(found.key_at.start, |at| at.start);
+            leading = Some(start..end);
         }
     }
+    cuts.extend(leading.map(|at| (at, "")));
+    spliced(object, &cuts)
 }
 
 /// Returns the text of the entry `key` of `_meta`.
@@ -145,9 +160,10 @@ mod tests {
         );
         assert_eq!(with_member("{}", "a", "1"), r#"{"a":1}"#);
         assert_eq!(with_member(r#"{"a":1}"#, "b", "2"), r#"{"a":1,"b":2}"#);
+        assert_eq!(with_member(r#"{"a":1,"a":2}"#, "a", "3"), r#"{"a":3}"#);
         assert_eq!(
-            with_member(r#"{"a":1,"a":2}"#, "a", "3"),
-            r#"{"a":3,"a":3}"#
+            with_member(r#"{"a":1, "b":0,"\u0061":2 , "c":4}"#, "a", "3"),
+            r#"{"b":0,"\u0061":3 , "c":4}"#
         );
         assert_eq!(with_member("[1]", "a", "3"), "[1]");
     }
@@ -170,10 +186,25 @@ mod tests {
             (r#"{"a":1,"b":2}"#, r#"{"b":2}"#),
             (r#"{"b":2 , "a":1}"#, r#"{"b":2}"#),
             (r#"{"a":1,"b":2,"a":3}"#, r#"{"b":2}"#),
+            (
+                r#"{"a":1, "a":2 , "b":2,"c":3 ,"a":3,"a":4}"#,
+                r#"{"b":2,"c":3}"#,
+            ),
+            (r#"{ "a":1, "a":2 }"#, "{  }"),
             (r#"{"b":{"a":1}}"#, r#"{"b":{"a":1}}"#),
         ] {
             assert_eq!(without_member(object, "a"), expected);
         }
+    }
+
+    #[test]
+    fn a_member_that_stands_many_times_costs_one_pass_and_no_room() {
+        let n = 250_000;
+        let object = format!(r#"{{{}"b":1}}"#, r#""a":0,"#.repeat(n));
+        assert_eq!(without_member(&object, "a"), r#"{"b":1}"#);
+        let value = format!("[{}]", "1,".repeat(n) + "1");
+        let expected = format!(r#"{{"a":{value},"b":1}}"#);
+        assert_eq!(with_member(&object, "a", &value), expected);
     }
 
     #[test]

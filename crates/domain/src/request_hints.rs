@@ -110,7 +110,7 @@ impl RequestHints {
                     let of_session = baggage.as_deref().map(baggage_session);
                     match of_session {
                         Some(Ok(key)) => read.baggage_session = key,
-                        Some(Err(())) | None => read.ignored.push(BAGGAGE),
+                        Some(Err(())) | None => read.ignore(BAGGAGE),
                     }
                 }
                 TRACEPARENT => {
@@ -125,16 +125,17 @@ impl RequestHints {
 
     /// Returns these hints, with those of `other` where these say nothing.
     #[must_use]
-    pub fn or(self, other: &Self) -> Self {
-        let mut ignored = self.ignored;
-        ignored.extend(&other.ignored);
+    pub fn or(mut self, other: &Self) -> Self {
+        for name in &other.ignored {
+            self.ignore(name);
+        }
         Self {
             session: self.session.or_else(|| other.session.clone()),
             context: self.context.or_else(|| other.context.clone()),
             token_budget: self.token_budget.or(other.token_budget),
             baggage_session: (self.baggage_session).or_else(|| other.baggage_session.clone()),
             trace: self.trace.or(other.trace),
-            ignored,
+            ignored: self.ignored,
         }
     }
 
@@ -147,9 +148,16 @@ impl RequestHints {
 
     fn kept<T>(&mut self, name: &'static str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            self.ignored.push(name);
+            self.ignore(name);
         }
         value
+    }
+
+    /// Notes that a hint cannot be used, once however often it stands there.
+    fn ignore(&mut self, name: &'static str) {
+        if !self.ignored.contains(&name) {
+            self.ignored.push(name);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tool definitions as their server wrote them, split out of a `tools/list` result.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use jiff::Timestamp;
@@ -89,6 +90,8 @@ impl ToolPage {
         let mut kept = String::with_capacity(result.len());
         kept.push_str(&result[..self.list_at.start]);
         kept.push('[');
+        // A page may have a million tools.
+        let hidden: HashSet<&usize> = hidden.iter().collect();
         let shown = (0..self.tools.len()).filter(|index| !hidden.contains(index));
         for (position, index) in shown.enumerate() {
             if position > 0 {
@@ -190,15 +193,19 @@ pub struct ToolListing {
 }
 
 impl ToolListing {
+    /// The most tools of one page that are kept. The others count for its [`Self::id`] only.
+    pub const MAX_TOOLS: usize = 5_000;
+
     /// Returns the listing of a page that was split from `result`.
     #[must_use]
     pub fn new(upstream: &UpstreamName, page: &ToolPage, result: &str) -> Self {
         let mut list_digest = Sha256::new();
         list_digest.update(upstream.as_str());
-        let tools = page
+        let sightings: Vec<Option<ToolSighting>> = page
             .tools()
             .iter()
-            .map(|tool| {
+            .enumerate()
+            .map(|(position, tool)| {
                 let definition = &result[tool.at.clone()];
                 let mut digest = Sha256::new();
                 if write_canonical(definition, &mut |piece| digest.update(piece)).is_err() {
@@ -210,7 +217,7 @@ impl ToolListing {
                 list_digest.update([0]);
                 list_digest.update(&content_hash);
                 let is_kept = definition.len() <= ToolSighting::MAX_DEFINITION_BYTES;
-                ToolSighting {
+                (position < Self::MAX_TOOLS).then(|| ToolSighting {
                     name: tool.name.clone(),
                     content_hash,
                     definition: if is_kept {
@@ -218,13 +225,13 @@ impl ToolListing {
                     } else {
                         String::new()
                     },
-                }
+                })
             })
             .collect();
         Self {
             id: hex(&list_digest.finalize()),
             upstream: upstream.clone(),
-            tools,
+            tools: sightings.into_iter().flatten().collect(),
         }
     }
 }
@@ -258,6 +265,23 @@ mod tests {
             page.without(RESULT, &[0, 1]),
             r#"{"x":1.0,"tools":[],"nextCursor":"z"}"#
         );
+    }
+
+    #[test]
+    fn a_page_with_more_tools_than_are_kept_has_an_id_of_all() {
+        let upstream = UpstreamName::parse("u").unwrap();
+        let listing = |last: &str| {
+            let many = r#"{"name":"a"},"#.repeat(ToolListing::MAX_TOOLS);
+            let text = format!(r#"{{"tools":[{many}{{"name":"{last}"}}]}}"#);
+            let page = ToolPage::split(&text).unwrap();
+            let hidden: Vec<usize> = (0..ToolListing::MAX_TOOLS).collect();
+            let rest = format!(r#"{{"tools":[{{"name":"{last}"}}]}}"#);
+            assert_eq!(page.without(&text, &hidden), rest);
+            ToolListing::new(&upstream, &page, &text)
+        };
+        let one = listing("b");
+        assert_eq!(one.tools.len(), ToolListing::MAX_TOOLS);
+        assert_ne!(one.id, listing("c").id);
     }
 
     #[test]

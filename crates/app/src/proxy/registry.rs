@@ -29,6 +29,7 @@ use crate::filtering::ListFilter;
 use crate::intent::Intents;
 use crate::learning::NextTools;
 use crate::limits::Limits;
+use crate::long_work::LongWork;
 use crate::names::quoted;
 use crate::recommend::Recommender;
 use crate::safeguards::Safeguards;
@@ -109,6 +110,7 @@ impl Proxy {
             work_sessions: parts.work_sessions,
             tracer,
             lists: ListMemory::default(),
+            long_work: LongWork::default(),
             offers: Offers::default(),
             directories: Directories::default(),
             observer: parts.observer,

@@ -26,6 +26,7 @@ use crate::filtering::{ListAsk, ListFilter};
 use crate::intent::{IntentSource, Intents};
 use crate::learning::NextTools;
 use crate::limits::Limits;
+use crate::long_work::LongWork;
 use crate::recommend::{Hindrances, Recommender};
 use crate::safeguards::{Safeguards, Whose};
 use crate::search::Offer;
@@ -56,6 +57,7 @@ pub(crate) struct Shared {
     /// Records spans, where traces are wanted.
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) lists: ListMemory,
+    pub(super) long_work: LongWork,
     /// What sessions could call, made once for all to which the same is listed.
     pub(super) offers: Offers,
     pub(super) directories: Directories,

@@ -33,12 +33,15 @@ use super::entropy::EntropySource;
 use super::known_sessions::KnownSessions;
 use super::token_meter::{Text, TokenMeter};
 use super::watched_journal::WatchedJournal;
+use crate::long_work::LongWork;
 
 pub use recommendations::RecommendationDetails;
 pub use searches::SearchDetails;
 
 /// The longest arguments or result that is stored when storing them is switched on, in bytes.
 const MAX_STORED_BYTES: usize = 64 << 10;
+/// Longer arguments are hashed beside the request workers.
+const MAX_QUICK_BYTES: usize = 64 << 10;
 
 /// What is recorded beyond the rows themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,6 +142,7 @@ pub struct Recorder {
     entropy: EntropySource,
     meter: Option<TokenMeter>,
     known: Arc<KnownSessions>,
+    long_work: LongWork,
 }
 
 impl Recorder {
@@ -160,6 +164,7 @@ impl Recorder {
             entropy: EntropySource::new(),
             meter: None,
             known: Arc::default(),
+            long_work: LongWork::default(),
         }
     }
 
@@ -297,7 +302,7 @@ impl Recorder {
             principal: details.principal.clone(),
             upstream: details.upstream.clone(),
             tool: details.tool,
-            arguments_hash: self.hash(details.arguments),
+            arguments_hash: self.hash(details.arguments).await,
             arguments: details
                 .arguments
                 .filter(|_| self.options.include_arguments)
@@ -369,13 +374,15 @@ impl Recorder {
     }
 
     /// Hashes arguments. What has no canonical form (nested too deeply) is hashed as written.
-    fn hash(&self, arguments: Option<&str>) -> KeyedHash {
-        match self.hasher.hash_json(arguments) {
-            Ok(hash) => hash,
-            Err(CanonicalError::TooDeep | CanonicalError::NotJson) => {
-                self.hasher.hash_text(arguments.unwrap_or_default())
+    async fn hash(&self, arguments: Option<&str>) -> KeyedHash {
+        if let Some(long) = arguments.filter(|arguments| arguments.len() > MAX_QUICK_BYTES) {
+            let (hasher, long) = (self.hasher.clone(), long.to_owned());
+            let hash = self.long_work.done(move || hashed(&hasher, Some(&long)));
+            if let Some(hash) = hash.await {
+                return hash;
             }
         }
+        hashed(&self.hasher, arguments)
     }
 
     fn measure(&self, call: InvocationId, text: Text<'_>) {
@@ -387,6 +394,15 @@ impl Recorder {
     /// Appends a record and returns whether the journal took it.
     async fn append(&self, record: &Record) -> bool {
         self.journal.append(record).await
+    }
+}
+
+fn hashed(hasher: &KeyedHasher, arguments: Option<&str>) -> KeyedHash {
+    match hasher.hash_json(arguments) {
+        Ok(hash) => hash,
+        Err(CanonicalError::TooDeep | CanonicalError::NotJson) => {
+            hasher.hash_text(arguments.unwrap_or_default())
+        }
     }
 }
 

@@ -26,8 +26,8 @@ use riglm_app::settings::Settings;
 use riglm_app::tracking::Recorder;
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock as _;
-use tokio::net::TcpListener;
 use riglm_ports::observer::Unobserved;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 /// The property of a schema that asks for a header.
 const ANNOTATION: &str = "x-mcp-header";
+/// The most arguments of a tool that are repeated in headers: each is looked for in all arguments.
+const MAX_ANNOTATIONS: usize = 64;
 
 /// An argument of a tool that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,9 @@ pub enum AnnotationError {
         /// Where it stands.
         property: String,
     },
+    /// So many headers fit into no request.
+    #[error("more than {MAX_ANNOTATIONS} properties have {ANNOTATION}")]
+    TooMany,
     /// An annotation stands where no argument can be told from it: not in a chain of `properties`.
     #[error("{ANNOTATION} stands outside of the properties of the arguments")]
     Misplaced,
@@ -172,6 +177,9 @@ impl Found {
             return Err(AnnotationError::Taken {
                 property: property(),
             });
+        }
+        if self.annotations.len() == MAX_ANNOTATIONS {
+            return Err(AnnotationError::TooMany);
         }
         self.annotations.push(ParamAnnotation {
             header: header.into(),

@@ -13,7 +13,7 @@ pub fn nearest_names(name: &str, names: &[&str], n: usize) -> Vec<usize> {
     /// Names below this have little in common.
     const MIN_SIMILARITY: f64 = 0.75;
     /// Longer names are compared by their beginning.
-    const MAX_CHARS: usize = 200;
+    const MAX_CHARS: usize = 100;
     let cut = |text: &str| -> String {
         let text = text.chars().take(MAX_CHARS);
         let kept: String = text.filter(|it| it.is_alphanumeric()).collect();

@@ -1,5 +1,6 @@
 //! `tools/list`: what was available is recorded, and the configured choice is applied.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use riglm_domain::edit::{member, with_element, with_member};
@@ -8,7 +9,7 @@ use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::message::RequestId;
 use riglm_domain::prediction::SelectionContext;
 use riglm_domain::scan::unescaped;
-use riglm_domain::tool::{ToolListing, ToolPage};
+use riglm_domain::tool::{ToolListing, ToolPage, ToolPageError};
 use riglm_ports::observer::{Event, ListShownEvent};
 
 use super::Relay;
@@ -16,6 +17,10 @@ use super::list_memory::SeenPage;
 use super::offered::next_cursor;
 use super::pending::Pending;
 
+/// A page with more bytes is read beside the request workers.
+const LARGE_BYTES: usize = 256 << 10;
+/// The most names that a session remembers as hidden.
+const MAX_HIDDEN: usize = 10_000;
 /// Who may keep a result (revision 2026-07-28).
 const CACHE_SCOPE: &str = "cacheScope";
 
@@ -125,9 +130,13 @@ impl Relay {
         if hidden.is_empty() && state.hidden.is_empty() {
             return hidden;
         }
+        // A page may have a million tools.
+        let positions: HashSet<&usize> = hidden.iter().collect();
         for (position, name) in seen.names.iter().enumerate() {
-            if hidden.contains(&position) {
-                state.hidden.insert(name.clone());
+            if positions.contains(&position) {
+                if state.hidden.len() < MAX_HIDDEN {
+                    state.hidden.insert(name.clone());
+                }
             } else {
                 state.hidden.remove(name);
             }
@@ -137,22 +146,33 @@ impl Relay {
 
     /// Splits and records a page that was not seen before.
     async fn see(&self, upstream: &UpstreamName, result: &str) -> Option<Arc<SeenPage>> {
-        let page = match ToolPage::split(result) {
-            Ok(page) => page,
+        let (entry, upstream_name) = (Arc::clone(&self.entry), upstream.clone());
+        let text: Box<str> = result.into();
+        let read = move || {
+            let page = ToolPage::split(&text)?;
+            let listing = ToolListing::new(&upstream_name, &page, &text);
+            entry.params.learn(&page, &text);
+            let seen = SeenPage {
+                upstream: upstream_name,
+                result: text,
+                names: page.tools().iter().map(|tool| tool.name.clone()).collect(),
+                listing: listing.id.clone(),
+                page,
+            };
+            Ok((Arc::new(seen), listing))
+        };
+        let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {
+            self.shared.long_work.done(read).await?
+        } else {
+            read()
+        };
+        let (seen, listing) = match read {
+            Ok(read) => read,
             Err(error) => {
                 tracing::warn!("a tool list is passed on unread: {error}");
                 return None;
             }
         };
-        let listing = ToolListing::new(upstream, &page, result);
-        self.entry.params.learn(&page, result);
-        let seen = Arc::new(SeenPage {
-            upstream: upstream.clone(),
-            result: result.into(),
-            names: page.tools().iter().map(|tool| tool.name.clone()).collect(),
-            listing: listing.id.clone(),
-            page,
-        });
         self.shared.observe_from(
             &Event::ToolsSeen {
                 upstream,

@@ -121,7 +121,7 @@ impl Relay {
         let name = self.shown_name(&call.name.as_str().into());
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
-        unknown(&name, &offer, search, length)
+        unknown(&self.shared.long_work, &name, offer, (search, length)).await
     }
 
     /// Returns the tool of this upstream that it calls so.

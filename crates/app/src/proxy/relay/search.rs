@@ -1,6 +1,7 @@
 //! Calls of the tools of the proxy itself in front of one upstream: they end here, or go on as the
 //! calls that they stand for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -265,6 +266,7 @@ pub(super) fn alone(message: &Message, envelope: &Envelope) -> Option<Message> {
 /// nothing is left, as of what is no batch.
 fn without(message: &Message, ids: &[RequestId]) -> Option<Message> {
     let parts: Vec<&RawValue> = serde_json::from_slice(message.raw()).ok()?;
+    let ids: HashSet<&RequestId> = ids.iter().collect();
     let is_left = |part: &Envelope| {
         let request = part.as_request();
         request.is_none_or(|(_, id)| !ids.contains(id))

@@ -17,26 +17,29 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::schema_cost::{TooMuch, check_schema, check_validation};
+use super::schema_cost::{SchemaSize, TooMuch, check_schema, check_validation};
 
 /// How many schemas are kept ready.
 const MAX_SCHEMAS: usize = 512;
+/// How many bytes they have in all, about.
+const MAX_BYTES: usize = 64 << 20;
 /// The largest schema that is read, in bytes.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// The largest arguments that are checked, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 /// The largest arguments that are checked while others wait, in bytes.
 const MAX_QUICK_BYTES: usize = 16 << 10;
-/// How large the automaton of a pattern may become, in bytes.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// How large the automaton of a pattern may become, in bytes: the larger, the longer the search of
+/// each byte may take.
+const MAX_PATTERN_BYTES: usize = 64 << 10;
 /// How long a call waits for its arguments to be checked before it goes on without.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How many checks run at once. Others wait, as long as their calls do.
 const MAX_CHECKS: usize = 2;
-/// The most schemas that a check visits: some milliseconds.
-const BUDGET: u32 = 20_000;
+/// How much a check may cost, in units of some 10 nanoseconds.
+const BUDGET: u32 = 4_000_000;
 /// The same for a check that others wait for.
-const QUICK_BUDGET: u32 = 1_000;
+const QUICK_BUDGET: u32 = 100_000;
 /// How many problems are named.
 const MAX_PROBLEMS: usize = 5;
 /// The longest text of a problem, in characters.
@@ -45,8 +48,29 @@ const MAX_PROBLEM_CHARS: usize = 300;
 /// The schemas that were read lately, by their text.
 #[derive(Debug)]
 pub(super) struct ArgumentChecks {
-    known: Mutex<LruCache<[u8; 32], Arc<Schema>>>,
+    known: Mutex<Known>,
     running: Arc<Semaphore>,
+}
+
+/// The schemas that are kept, the one that was used longest ago first to go.
+#[derive(Debug)]
+struct Known {
+    schemas: LruCache<[u8; 32], Arc<Schema>>,
+    n_bytes: usize,
+}
+
+impl Known {
+    fn put(&mut self, key: [u8; 32], schema: Arc<Schema>) {
+        self.n_bytes += schema.n_bytes();
+        if let Some((_, replaced)) = self.schemas.push(key, schema) {
+            self.n_bytes -= replaced.n_bytes();
+        }
+        while self.n_bytes > MAX_BYTES
+            && let Some((_, gone)) = self.schemas.pop_lru()
+        {
+            self.n_bytes -= gone.n_bytes();
+        }
+    }
 }
 
 /// A schema that is ready to be used; `None` of one that lets everything through.
@@ -57,13 +81,17 @@ struct Schema(Option<Ready>);
 struct Ready {
     schema: Value,
     validator: Validator,
+    n_bytes: usize,
 }
 
 impl Default for ArgumentChecks {
     fn default() -> Self {
         let n = NonZeroUsize::new(MAX_SCHEMAS).unwrap_or(NonZeroUsize::MIN);
         Self {
-            known: Mutex::new(LruCache::new(n)),
+            known: Mutex::new(Known {
+                schemas: LruCache::new(n),
+                n_bytes: 0,
+            }),
             running: Arc::new(Semaphore::new(MAX_CHECKS)),
         }
     }
@@ -122,7 +150,7 @@ impl ArgumentChecks {
 
     fn known(&self, key: &[u8; 32]) -> Option<Arc<Schema>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).cloned()
+        known.schemas.get(key).cloned()
     }
 
     fn schema(&self, tool: &ToolRef, text: &str) -> Arc<Schema> {
@@ -142,7 +170,7 @@ impl Schema {
         let Ok(schema) = serde_json::from_str::<Value>(text) else {
             return Self(None);
         };
-        if check_schema(&schema) == Err(TooMuch) {
+        let Ok(size) = check_schema(&schema) else {
             tracing::warn!(
                 upstream = %tool.upstream,
                 tool = %tool.tool,
@@ -151,7 +179,7 @@ impl Schema {
                 tool.upstream
             );
             return Self(None);
-        }
+        };
         // The patterns of servers must not take longer for some arguments than for others.
         let patterns = PatternOptions::regex()
             .size_limit(MAX_PATTERN_BYTES)
@@ -165,11 +193,25 @@ impl Schema {
         if built.is_err() {
             tracing::debug!("a schema of arguments cannot be used: its calls are not checked");
         }
-        Self(built.ok().map(|validator| Ready { schema, validator }))
+        let n_bytes = n_bytes_of(text, size);
+        Self(built.ok().map(|validator| Ready {
+            schema,
+            validator,
+            n_bytes,
+        }))
+    }
+
+    /// Returns how many bytes it takes to keep, about.
+    fn n_bytes(&self) -> usize {
+        let ready = self.0.as_ref();
+        ready.map_or(0, |ready| ready.n_bytes)
     }
 
     fn problems(&self, arguments: &str, budget: u32) -> Result<Vec<String>, TooMuch> {
-        let Some(Ready { schema, validator }) = &self.0 else {
+        let Some(Ready {
+            schema, validator, ..
+        }) = &self.0
+        else {
             return Ok(Vec::new());
         };
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
@@ -188,6 +230,16 @@ impl Schema {
         });
         Ok(described.collect())
     }
+}
+
+/// Returns how many bytes a schema that is ready takes, about: its text as values, a validator for
+/// each schema in it, and the automata of its patterns with the room to search.
+fn n_bytes_of(text: &str, size: SchemaSize) -> usize {
+    const TEXT: usize = 8;
+    const SCHEMA: u32 = 512;
+    const PATTERN: usize = 4 * MAX_PATTERN_BYTES;
+    let validators = usize::try_from(size.n_schemas.saturating_mul(SCHEMA)).unwrap_or(usize::MAX);
+    TEXT * text.len() + validators + PATTERN * size.n_patterns
 }
 
 fn key_of(schema: &str) -> [u8; 32] {
@@ -292,6 +344,38 @@ mod tests {
         ] {
             assert_eq!(problems(schema, r#"{"a":"y"}"#).await, [""; 0], "{schema}");
         }
+    }
+
+    #[tokio::test]
+    async fn texts_that_patterns_would_search_for_long_are_left_to_the_server() {
+        let checks = Arc::new(ArgumentChecks::default());
+        let schema = r#"{"properties":{"a":{"pattern":"[a-z]*a[a-z]{400}[0-9]"}}}"#;
+        let of = |n: usize| format!(r#"{{"a":"{}"}}"#, "ab".repeat(n / 2));
+        assert_eq!(checks.problems(&tool(), schema, &of(3_000)).await.len(), 1);
+        assert_eq!(checks.problems(&tool(), schema, &of(5_000)).await, [""; 0]);
+        // Who waits for it checks less.
+        assert!(checks.quick_problems(schema, &of(80)).is_some());
+        assert_eq!(checks.quick_problems(schema, &of(200)), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_of_schemas_has_a_bound() {
+        let checks = Arc::new(ArgumentChecks::default());
+        for at in 0..40 {
+            let patterns: Vec<String> = (0..60)
+                .map(|n| format!(r#""p{n}":{{"pattern":"^{at} {n}+$"}}"#))
+                .collect();
+            let schema = format!(r#"{{"properties":{{{}}}}}"#, patterns.join(","));
+            checks.problems(&tool(), &schema, "{}").await;
+            assert_eq!(checks.quick_problems(&schema, "{}"), Some(Vec::new()));
+        }
+        let known = checks.known.lock().unwrap();
+        assert!(known.n_bytes <= MAX_BYTES, "{}", known.n_bytes);
+        assert!(
+            (1..10).contains(&known.schemas.len()),
+            "{}",
+            known.schemas.len()
+        );
     }
 
     #[tokio::test]

@@ -1,9 +1,11 @@
 //! What a model is told that called a tool in the wrong way, so that its next call is a right one.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use riglm_domain::excerpt::excerpt;
 
+use crate::long_work::LongWork;
 use crate::search::{Offer, OfferedTool, input_schema, nearest_tools};
 
 /// How many names are suggested.
@@ -13,7 +15,7 @@ const MAX_SCHEMA_BYTES: u64 = 16 << 10;
 /// The largest one of a tool that is only suggested.
 const MAX_SUGGESTED_BYTES: u64 = 4 << 10;
 /// The longest name that is repeated, in characters.
-const MAX_NAME_CHARS: usize = 100;
+pub(in crate::proxy) const MAX_NAME_CHARS: usize = 100;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +56,22 @@ pub(in crate::proxy) fn misfit_of(
     text
 }
 
+/// Returns what is said of a name that nobody offers, see [`unknown_of`]. Comparing names takes long
+/// where there are many.
+pub(in crate::proxy) async fn unknown(
+    work: &LongWork,
+    name: &str,
+    offer: Arc<Offer>,
+    (search, length): (Option<&str>, Length),
+) -> Option<String> {
+    let (name, search) = (name.to_owned(), search.map(str::to_owned));
+    let said = work.done(move || unknown_of(&name, &offer, search.as_deref(), length));
+    said.await.flatten()
+}
+
 /// Returns what is said of a name that nobody offers: the nearest names, and how to find others with
 /// the tool for that, which is called `search` where there is one. `None` where nothing helps.
-pub(in crate::proxy) fn unknown(
-    name: &str,
-    offer: &Offer,
-    search: Option<&str>,
-    length: Length,
-) -> Option<String> {
+fn unknown_of(name: &str, offer: &Offer, search: Option<&str>, length: Length) -> Option<String> {
     let known = || format!("No tool is named {:?}", excerpt(name, MAX_NAME_CHARS));
     let near = nearest_tools(name, offer, N_NAMES);
     let near: Vec<&OfferedTool> = near.iter().map(|at| &offer.tools()[*at]).collect();
@@ -132,7 +142,7 @@ mod tests {
     #[test]
     fn the_nearest_names_come_with_their_schemas_once() {
         let offer = offer(&["read_file", "write_file", "list_directory", "send"]);
-        let unknown = |name: &str, length| unknown(name, &offer, Some("find"), length).unwrap();
+        let unknown = |name: &str, length| unknown_of(name, &offer, Some("find"), length).unwrap();
         let text = unknown("ReadFile", Length::Full);
         assert!(text.starts_with("No tool is named \"ReadFile\"."), "{text}");
         assert!(text.contains("- u__read_file: Does it.\n"), "{text}");
@@ -159,12 +169,12 @@ mod tests {
     #[test]
     fn without_a_tool_for_searching_only_names_help() {
         let offer = offer(&["read_file"]);
-        let text = unknown("read_fil", &offer, None, Length::Full).unwrap();
+        let text = unknown_of("read_fil", &offer, None, Length::Full).unwrap();
         assert!(
             text.contains("- u__read_file") && !text.contains("others"),
             "{text}"
         );
-        assert_eq!(unknown("zzz", &offer, None, Length::Full), None);
+        assert_eq!(unknown_of("zzz", &offer, None, Length::Full), None);
     }
 
     #[test]

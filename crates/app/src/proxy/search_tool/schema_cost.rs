@@ -4,14 +4,26 @@
 //! other twice stands for billions of schemas, and a validator visits them all. What is counted here
 //! is an upper bound of these visits; who exceeds the budget is not validated.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 /// The most schemas that a schema may stand for, with those that it refers to in their places.
 const MAX_SCHEMAS: u32 = 20_000;
+/// What the visit of a schema costs. The unit is a comparison with one value of an `enum`, or one
+/// look for a property: some 10 nanoseconds.
+const VISIT: usize = 16;
+/// What one byte of a string costs that a pattern is searched in: as many as the pattern has states,
+/// at worst.
+const PATTERN_BYTE: usize = 1_000;
+/// How many bytes of a string cost one unit, where it is only read.
+const READ_BYTES: usize = 16;
 /// The deepest that schemas may lie in each other, references followed.
 const MAX_DEPTH: u32 = 200;
-/// The most patterns of a schema: each may take a megabyte when it is made ready.
+/// The most patterns of a schema: each takes room when it is made ready.
 const MAX_PATTERNS: usize = 64;
+/// The longest pattern, in bytes: a character of it may stand for hundreds of ranges.
+const MAX_PATTERN_BYTES: usize = 1_000;
 /// What the validator looks up in a way that is not followed here: targets by name, not by place.
 const NOT_FOLLOWED: [&str; 6] = [
     "$anchor",
@@ -23,6 +35,16 @@ const NOT_FOLLOWED: [&str; 6] = [
 ];
 /// Keywords whose values are no schemas.
 const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+/// Keywords whose values are compared with the value as a whole.
+const COMPARED: [&str; 2] = ["enum", "const"];
+/// Keywords with names or schemas that are all gone through, however few members the value has.
+const GONE_THROUGH: [&str; 5] = [
+    "required",
+    "properties",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+];
 /// Keywords with one schema for the value itself.
 const SAME: [&str; 5] = ["not", "if", "then", "else", "$ref"];
 /// Keywords with several of them: an array, or an object by name.
@@ -34,10 +56,9 @@ const SAME_ALL: [&str; 5] = [
     "dependencies",
 ];
 /// Keywords with schemas for each member or element.
-const EACH: [&str; 8] = [
+const EACH: [&str; 7] = [
     "additionalProperties",
     "unevaluatedProperties",
-    "propertyNames",
     "items",
     "additionalItems",
     "unevaluatedItems",
@@ -49,60 +70,124 @@ const EACH: [&str; 8] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
-/// Checks that a schema can be made ready for validation: that it does not stand for too many
-/// schemas, lies not too deep, has not too many patterns, and refers only to places of its own.
+/// What a schema is made of, as far as it is made ready for validation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SchemaSize {
+    /// How many schemas it stands for, with those that it refers to in their places.
+    pub(super) n_schemas: u32,
+    /// How many different patterns it has.
+    pub(super) n_patterns: usize,
+}
+
+/// Returns the size of a schema that can be made ready for validation: it does not stand for too many
+/// schemas, lies not too deep, has neither too many nor too long patterns, and refers only to places
+/// of its own.
 ///
 /// # Errors
 ///
 /// Returns [`TooMuch`] for any other schema.
-pub(super) fn check_schema(schema: &Value) -> Result<(), TooMuch> {
-    let mut n_patterns = 0;
-    survey(schema, true, &mut n_patterns)?;
-    if n_patterns > MAX_PATTERNS {
-        return Err(TooMuch);
-    }
+pub(super) fn check_schema(schema: &Value) -> Result<SchemaSize, TooMuch> {
+    survey(schema, true)?;
     let mut walk = Walk::new(schema, MAX_SCHEMAS);
-    walk.expand(schema)
+    walk.expand(schema)?;
+    Ok(SchemaSize {
+        n_schemas: MAX_SCHEMAS - walk.left,
+        n_patterns: walk.patterns.len(),
+    })
 }
 
-/// Checks that the validation of `value` takes at most `budget` visits of a schema that passed
-/// [`check_schema`].
+/// Checks that the validation of `value` by a schema that passed [`check_schema`] costs at most
+/// `budget` units of some 10 nanoseconds.
 ///
 /// # Errors
 ///
-/// Returns [`TooMuch`] if it may take more.
+/// Returns [`TooMuch`] if it may cost more.
 pub(super) fn check_validation(schema: &Value, value: &Value, budget: u32) -> Result<(), TooMuch> {
     Walk::new(schema, budget).visit(schema, value)
 }
 
-/// Counts patterns and finds what is not followed.
-fn survey(schema: &Value, is_root: bool, n_patterns: &mut usize) -> Result<(), TooMuch> {
+/// Finds what is not followed, also where nothing refers to it.
+fn survey(schema: &Value, is_root: bool) -> Result<(), TooMuch> {
     match schema {
-        Value::Array(all) => all
-            .iter()
-            .try_for_each(|one| survey(one, false, n_patterns)),
+        Value::Array(all) => all.iter().try_for_each(|one| survey(one, false)),
         Value::Object(members) => {
-            let is_text = |key: &&str| members.get(*key).is_some_and(Value::is_string);
-            // Another base for the references in it.
-            let has_base = !is_root && is_text(&"$id");
-            if has_base || NOT_FOLLOWED.iter().any(|key| !is_root && is_text(key)) {
-                return Err(TooMuch);
-            }
-            if let Some(Value::String(target)) = members.get("$ref")
-                && !(target == "#" || target.starts_with("#/"))
-            {
-                return Err(TooMuch);
-            }
-            *n_patterns += usize::from(is_text(&"pattern"));
-            let patterns = members.get("patternProperties").and_then(Value::as_object);
-            *n_patterns += patterns.map_or(0, Map::len);
+            check_references(members, is_root)?;
             let mut inner = members
                 .iter()
                 .filter(|(key, _)| !DATA.contains(&key.as_str()));
-            inner.try_for_each(|(_, one)| survey(one, false, n_patterns))
+            inner.try_for_each(|(_, one)| survey(one, false))
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that a schema has no references or bases that are not followed.
+fn check_references(members: &Map<String, Value>, is_root: bool) -> Result<(), TooMuch> {
+    let is_text = |key: &&str| members.get(*key).is_some_and(Value::is_string);
+    // Another base for the references in it.
+    let has_base = !is_root && is_text(&"$id");
+    if has_base || NOT_FOLLOWED.iter().any(|key| !is_root && is_text(key)) {
+        return Err(TooMuch);
+    }
+    match members.get("$ref") {
+        Some(Value::String(target)) if target != "#" && !target.starts_with("#/") => Err(TooMuch),
+        _ => Ok(()),
+    }
+}
+
+/// Returns what a schema costs by itself: what is done with the value before any schema in it is
+/// visited.
+fn own_cost(members: &Map<String, Value>, value: &Value) -> usize {
+    let compared = COMPARED.iter().filter_map(|key| members.get(*key));
+    let compared: usize = compared.map(n_values).sum();
+    let of_value = match value {
+        Value::String(text) => {
+            let searched = if members.contains_key("pattern") {
+                text.len() * PATTERN_BYTE
+            } else {
+                0
+            };
+            searched + n_bytes_read(text)
+        }
+        Value::Array(_) if members.contains_key("uniqueItems") => n_values(value),
+        Value::Object(inner) => {
+            let all = GONE_THROUGH.iter().filter_map(|key| members.get(*key));
+            let all = all.map(|all| match all {
+                Value::Array(all) => all.len(),
+                Value::Object(all) => {
+                    let names = all.values().filter_map(Value::as_array);
+                    all.len() + names.map(Vec::len).sum::<usize>()
+                }
+                _ => 0,
+            });
+            let patterns = members.get("patternProperties").and_then(Value::as_object);
+            let n_bytes: usize = inner.keys().map(String::len).sum();
+            // Once more to find the additional ones.
+            let searched = 2 * patterns.map_or(0, Map::len) * n_bytes * PATTERN_BYTE;
+            all.sum::<usize>() + searched
+        }
+        _ => 0,
+    };
+    compared + of_value
+}
+
+/// Returns how many values a value is made of; a long text counts as several.
+fn n_values(value: &Value) -> usize {
+    match value {
+        Value::Array(all) => 1 + all.iter().map(n_values).sum::<usize>(),
+        Value::Object(all) => {
+            let members = all.iter();
+            1 + members
+                .map(|(name, value)| n_bytes_read(name) + n_values(value))
+                .sum::<usize>()
+        }
+        Value::String(text) => 1 + n_bytes_read(text),
+        _ => 1,
+    }
+}
+
+fn n_bytes_read(text: &str) -> usize {
+    text.len() / READ_BYTES
 }
 
 /// A walk over a schema with what is left of its budget.
@@ -112,6 +197,8 @@ struct Walk<'a> {
     depth: u32,
     /// The targets of the references that are being followed.
     followed: Vec<&'a str>,
+    /// The patterns that were found.
+    patterns: HashSet<&'a str>,
 }
 
 impl<'a> Walk<'a> {
@@ -121,15 +208,41 @@ impl<'a> Walk<'a> {
             left: budget,
             depth: 0,
             followed: Vec::new(),
+            patterns: HashSet::new(),
         }
     }
 
-    /// Visits one more schema, and what lies in it by `inner`.
+    /// Spends a part of the budget.
+    fn spend(&mut self, n: usize) -> Result<(), TooMuch> {
+        let n = u32::try_from(n).map_err(|_| TooMuch)?;
+        self.left = self.left.checked_sub(n).ok_or(TooMuch)?;
+        Ok(())
+    }
+
+    /// Notes the patterns of a schema.
+    fn note_patterns(&mut self, members: &'a Map<String, Value>) -> Result<(), TooMuch> {
+        let own = members.get("pattern").and_then(Value::as_str);
+        let of_names = members.get("patternProperties").and_then(Value::as_object);
+        let of_names = of_names.into_iter().flat_map(Map::keys).map(String::as_str);
+        for pattern in own.into_iter().chain(of_names) {
+            if pattern.len() > MAX_PATTERN_BYTES {
+                return Err(TooMuch);
+            }
+            self.patterns.insert(pattern);
+        }
+        if self.patterns.len() > MAX_PATTERNS {
+            return Err(TooMuch);
+        }
+        Ok(())
+    }
+
+    /// Visits one more schema at this cost, and what lies in it by `inner`.
     fn step(
         &mut self,
+        cost: usize,
         inner: impl FnOnce(&mut Self) -> Result<(), TooMuch>,
     ) -> Result<(), TooMuch> {
-        self.left = self.left.checked_sub(1).ok_or(TooMuch)?;
+        self.spend(cost)?;
         if self.depth >= MAX_DEPTH {
             return Err(TooMuch);
         }
@@ -145,9 +258,12 @@ impl<'a> Walk<'a> {
 
     /// Visits all schemas that a schema stands for, a reference that leads back once.
     fn expand(&mut self, schema: &'a Value) -> Result<(), TooMuch> {
-        self.step(|walk| match schema {
+        self.step(1, |walk| match schema {
             Value::Array(all) => all.iter().try_for_each(|one| walk.expand(one)),
             Value::Object(members) => {
+                // A reference may lead to a place that is no schema otherwise.
+                check_references(members, std::ptr::eq(schema, walk.root))?;
+                walk.note_patterns(members)?;
                 for (key, value) in members {
                     match (key.as_str(), value) {
                         ("$ref", Value::String(reference)) => {
@@ -177,12 +293,13 @@ impl<'a> Walk<'a> {
     /// Visits all schemas that a validator of `value` may visit.
     fn visit(&mut self, schema: &'a Value, value: &Value) -> Result<(), TooMuch> {
         let Value::Object(members) = schema else {
-            return self.step(|_| Ok(()));
+            return self.step(VISIT, |_| Ok(()));
         };
+        let cost = VISIT + own_cost(members, value);
         // What is left over by others is found by asking these once more.
         let is_asked_again = members.contains_key("unevaluatedProperties")
             || members.contains_key("unevaluatedItems");
-        self.step(|walk| {
+        self.step(cost, |walk| {
             for _ in 0..=u8::from(is_asked_again) {
                 walk.visit_same(members, value)?;
                 walk.visit_inner(members, value)?;
@@ -243,6 +360,9 @@ impl<'a> Walk<'a> {
             for schema in all.chain(of_each) {
                 self.visit(schema, inner)?;
             }
+            if let (Some(name), Some(schema)) = (name, members.get("propertyNames")) {
+                self.visit(schema, &Value::from(name))?;
+            }
         }
         Ok(())
     }
@@ -267,7 +387,8 @@ mod tests {
 
     #[test]
     fn references_count_in_each_place() {
-        assert_eq!(check_schema(&doubling(8)), Ok(()));
+        let size = check_schema(&doubling(8)).unwrap();
+        assert!((500..5_000).contains(&size.n_schemas), "{size:?}");
         assert_eq!(check_schema(&doubling(27)), Err(TooMuch));
     }
 
@@ -277,28 +398,60 @@ mod tests {
             "name": {"type": "string"},
             "children": {"type": "array", "items": {"$ref": "#"}},
         }});
-        assert_eq!(check_schema(&tree), Ok(()));
+        assert!(check_schema(&tree).is_ok());
         let value = json!({"name": "a", "children": [{"name": "b", "children": []}]});
-        assert_eq!(check_validation(&tree, &value, 50), Ok(()));
-        assert_eq!(check_validation(&tree, &value, 5), Err(TooMuch));
+        assert_eq!(check_validation(&tree, &value, 1_000), Ok(()));
+        assert_eq!(check_validation(&tree, &value, 80), Err(TooMuch));
     }
 
     #[test]
     fn what_doubles_with_the_depth_of_a_value_is_found_with_the_value() {
         let schema = json!({"properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
-        assert_eq!(check_schema(&schema), Ok(()));
+        assert!(check_schema(&schema).is_ok());
         let mut value = json!({});
         for _ in 0..30 {
             value = json!({"x": value});
         }
-        assert_eq!(check_validation(&schema, &json!({"x": {}}), 100), Ok(()));
-        assert_eq!(check_validation(&schema, &value, 100_000), Err(TooMuch));
+        assert_eq!(check_validation(&schema, &json!({"x": {}}), 1_000), Ok(()));
+        assert_eq!(check_validation(&schema, &value, 2_000_000), Err(TooMuch));
     }
 
     #[test]
     fn a_reference_to_itself_without_a_step_into_the_value_ends() {
         let schema = json!({"allOf": [{"$ref": "#"}]});
         assert_eq!(check_validation(&schema, &json!({}), 100_000), Err(TooMuch));
+    }
+
+    #[test]
+    fn what_is_done_with_each_value_counts_by_how_much_it_is() {
+        let names: Vec<String> = (0..4_000).map(|at| format!("name {at}")).collect();
+        let all = json!(vec![1; 20_000]);
+        let objects = json!(vec![json!({}); 5_000]);
+        let properties: Map<String, Value> = names
+            .iter()
+            .map(|name| (name.clone(), Value::Bool(true)))
+            .collect();
+        let text = json!({"a": "a".repeat(100_000), "b".repeat(100_000): "a"});
+        let deep = (0..60).fold(json!(vec![1; 40_000]), |deep, _| json!([deep]));
+        let unique = json!({"uniqueItems": true, "items": {"$ref": "#"}});
+        for (schema, value) in [
+            (json!({"items": {"enum": names}}), &all),
+            (json!({"items": {"const": names}}), &all),
+            (json!({"items": {"required": names}}), &objects),
+            (json!({"items": {"properties": properties}}), &objects),
+            (
+                json!({"items": {"dependentRequired": {"a": names}}}),
+                &objects,
+            ),
+            (json!({"properties": {"a": {"pattern": "a*b"}}}), &text),
+            (json!({"patternProperties": {"a*b": {}}}), &text),
+            (json!({"propertyNames": {"pattern": "a*b"}}), &text),
+            (unique, &deep),
+        ] {
+            assert!(check_schema(&schema).is_ok());
+            let checked = check_validation(&schema, value, 2_000_000);
+            assert_eq!(checked, Err(TooMuch), "{:.60}", schema.to_string());
+        }
     }
 
     #[test]
@@ -312,14 +465,18 @@ mod tests {
         }
         let chain = json!({"$ref": "#/$defs/d0", "$defs": chain});
         let patterns: Map<String, Value> = (0..100)
-            .map(|n| (format!("p{n}"), json!({"pattern": "\\w{900}"})))
+            .map(|n| (format!("p{n}"), json!({"pattern": format!("\\w{{{n}}}")})))
             .collect();
         for schema in [
             chain,
-            json!({ "properties": patterns }),
+            json!({ "properties": patterns.clone() }),
             json!({"properties": {"a": {"$id": "http://x/y", "$ref": "#/z"}}}),
             json!({"properties": {"a": {"$dynamicRef": "#a"}}}),
             json!({"$ref": "http://127.0.0.1/s.json"}),
+            json!({"properties": {"a": {"pattern": "a".repeat(2_000)}}}),
+            // Where nobody looks for schemas.
+            json!({"$ref": "#/default", "default": {"properties": {"a": {"$dynamicRef": "#a"}}}}),
+            json!({"allOf": [{"$ref": "#/default"}], "default": { "properties": patterns }}),
         ] {
             assert_eq!(check_schema(&schema), Err(TooMuch), "{schema}");
         }

@@ -21,6 +21,8 @@ use crate::search::OfferedTool;
 const MAX_LISTS: usize = 32;
 /// How many bytes they may have in all.
 const MAX_BYTES: usize = 64 << 20;
+/// The most templates that a URI is compared with, of those that begin as it does.
+const MAX_COMPARED: usize = 256;
 /// The entry of a definition's `_meta` that tells why it cannot be used now.
 const UNAVAILABLE: &str = "io.github.riglm/unavailable";
 
@@ -176,14 +178,13 @@ impl UnitedList {
     /// Returns whose template `uri` may have been made from; of several the longest decides, as the
     /// most exact one.
     pub(super) fn owner_by_template(&self, uri: &str) -> Option<&Owner> {
-        let fitting = self
-            .owners
-            .iter()
-            .filter(|(template, _)| uri_template::fits(template, uri));
-        let by_length = |one: &str, other: &str| one.len().cmp(&other.len()).then(other.cmp(one));
-        fitting
-            .max_by(|(one, _), (other, _)| by_length(one, other))
-            .map(|(_, owner)| owner)
+        let templates = self.entries.iter().map(|entry| &*entry.name);
+        let near = templates.filter(|template| uri_template::may_fit(template, uri));
+        let fitting = near
+            .take(MAX_COMPARED)
+            .filter(|template| uri_template::fits(template, uri));
+        let by_length = |one: &&str, other: &&str| one.len().cmp(&other.len()).then(other.cmp(one));
+        self.owner(fitting.max_by(by_length)?)
     }
 }
 

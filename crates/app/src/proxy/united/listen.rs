@@ -103,16 +103,18 @@ impl Listen {
     /// Notes what a member agreed to.
     fn acknowledge(&self, number: u64, params: &str) {
         let honoured = edit::member(params, "notifications").unwrap_or("{}");
-        let uris: Vec<String> = edit::member(honoured, "resourceSubscriptions")
+        let uris: BTreeSet<String> = edit::member(honoured, "resourceSubscriptions")
             .and_then(|uris| serde_json::from_str(uris).ok())
             .unwrap_or_default();
+        // Others were not asked for.
+        let uris = self.uris.iter().filter(|uri| uris.contains(*uri));
         let n_acknowledged = {
             let mut acknowledged = self
                 .acknowledged
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             acknowledged.members.insert(number);
-            acknowledged.uris.extend(uris);
+            acknowledged.uris.extend(uris.cloned());
             acknowledged.members.len()
         };
         self.progress

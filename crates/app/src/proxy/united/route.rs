@@ -19,7 +19,7 @@ use super::list::Asked;
 use super::list_kind::ListKind;
 use super::template::Template;
 use crate::proxy::member::Member;
-use crate::proxy::search_tool::help::with_sentence;
+use crate::proxy::search_tool::help::{MAX_NAME_CHARS, with_sentence};
 use crate::proxy::session::ClientSession;
 
 /// The code by which a server says that it does not know a method.
@@ -176,8 +176,9 @@ impl ClientSession {
                 let message = renamed(message, params, place, &own);
                 return self.ask_owner(&member, &message, method, behalf).await;
             }
-            let mut text = format!("no upstream has anything named {name:?}.");
-            if let Some(help) = self.help_with_name(method, &name) {
+            let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
+            let mut text = format!("no upstream has anything named {shown:?}.");
+            if let Some(help) = self.help_with_name(method, &name).await {
                 text = with_sentence(&text, &help);
             }
             return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text));

@@ -150,13 +150,13 @@ impl ClientSession {
 
     /// Returns what helps a client that calls a tool which nobody has, where lists may leave tools
     /// out.
-    pub(super) fn help_with_name(&self, method: &str, name: &str) -> Option<String> {
+    pub(super) async fn help_with_name(&self, method: &str, name: &str) -> Option<String> {
         let tools = self.shared.search_tool.as_ref();
         let offer = self.shared.last_offer_of(&self.caller);
         let offer = offer.filter(|_| method == "tools/call")?;
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = self.caller.search.length_for(&("name", name));
-        unknown(name, &offer, search, length)
+        unknown(&self.shared.long_work, name, offer, (search, length)).await
     }
 
     /// Makes what a list offers known, for this session and, of a list that has everything, to the
