@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use http::Method;
+use http::{Method, Response};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::fixture::{Server, Transport};
@@ -19,6 +20,22 @@ use url::Url;
 
 /// Far longer than an event takes to be told.
 const SOON: Duration = Duration::from_secs(30);
+
+/// Returns the events of a feed up to the first of this kind.
+async fn told_until(events: &mut Response<Incoming>, kind: &str) -> Vec<Value> {
+    let mut told: Vec<Value> = Vec::new();
+    let mut decoder = Decoder::default();
+    let started = Instant::now();
+    while !told.iter().any(|event| event["type"] == kind) {
+        assert!(started.elapsed() < SOON, "{told:?}");
+        let frame = tokio::time::timeout(SOON, events.body_mut().frame()).await;
+        let frame = frame.unwrap().unwrap().unwrap();
+        let piece = frame.into_data().unwrap_or_default();
+        let read = decoder.feed(&piece).into_iter();
+        told.extend(read.map(|event| serde_json::from_str::<Value>(&event.data).unwrap()));
+    }
+    told
+}
 
 #[tokio::test]
 async fn events_of_a_session_name_it_its_client_and_its_principal() {
@@ -60,21 +77,8 @@ async fn events_of_a_session_name_it_its_client_and_its_principal() {
     client.request(&call("5", "rate_tool", rating)).await;
     client.delete().await;
 
-    let mut told: Vec<Value> = Vec::new();
-    let mut decoder = Decoder::default();
+    let told = told_until(&mut events, "session_closed").await;
     let started = Instant::now();
-    while !told.iter().any(|event| event["type"] == "session_closed") {
-        assert!(started.elapsed() < SOON, "{told:?}");
-        let frame = tokio::time::timeout(SOON, events.body_mut().frame()).await;
-        let piece = frame
-            .unwrap()
-            .unwrap()
-            .unwrap()
-            .into_data()
-            .unwrap_or_default();
-        let read = decoder.feed(&piece).into_iter();
-        told.extend(read.map(|event| serde_json::from_str::<Value>(&event.data).unwrap()));
-    }
     let mut sessions = Vec::new();
     while sessions.is_empty() {
         assert!(started.elapsed() < SOON);

@@ -44,7 +44,7 @@ impl Stage {
         let riglm = Riglm::serve(&Upstream::configured(), data.path(), &options).await;
         Self {
             mcp: riglm.url.clone(),
-            riglm: riglm,
+            riglm,
             control: format!("http://{control}").parse().unwrap(),
             data,
         }
@@ -460,7 +460,7 @@ async fn the_command_line_refuses_what_it_cannot_decide_and_needs_no_proxy() {
         (
             &["tool-001", "--action", "pin", "--expires", "soon"],
             2,
-            "\"soon\"",
+            "expected a duration such as 30m",
         ),
         (
             &[

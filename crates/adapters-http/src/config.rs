@@ -15,6 +15,9 @@ use crate::access::Scope;
 /// The port of the control server when nothing else is configured.
 const DEFAULT_PORT: u16 = 8643;
 
+/// How many ports after the default one are tried where that is in use.
+const N_FURTHER_PORTS: u16 = 32;
+
 /// Where the control server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -141,6 +144,22 @@ pub struct ControlKeyConfig {
     pub scopes: Vec<Scope>,
 }
 
+impl ControlConfig {
+    /// Returns the addresses that the control server may have, in the order in which they are tried.
+    /// Several proxies on one machine, one for each client, are the normal case: each takes the next
+    /// address after the default one that is free. An address that somebody chose is the only one.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let ControlAddress::At(address) = self.address else {
+            return Vec::new();
+        };
+        let is_chosen = self.address != Self::default().address;
+        let n_further = if is_chosen { 0 } else { N_FURTHER_PORTS };
+        let ports = address.port()..=address.port().saturating_add(n_further);
+        ports.map(|port| (address.ip(), port).into()).collect()
+    }
+}
+
 impl Default for ControlConfig {
     fn default() -> Self {
         Self {
@@ -157,6 +176,19 @@ impl Default for ControlConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_default_address_has_others_beside_it() {
+        let config = |address: &str| ControlConfig {
+            address: address.parse().unwrap(),
+            ..ControlConfig::default()
+        };
+        let default = ControlConfig::default().addresses();
+        assert_eq!(default.len(), 33);
+        assert_eq!(default[1].to_string(), "127.0.0.1:8644");
+        assert_eq!(config("127.0.0.1:8650").addresses().len(), 1);
+        assert!(config("off").addresses().is_empty());
+    }
 
     #[test]
     fn an_address_is_an_address_or_off() {

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 
 use crate::commands::moment::moment;
 
-/// A moment, or how long ago it was.
+/// A moment, or its distance from the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// This moment.
     At(Timestamp),
-    /// So long ago.
-    Ago(Duration),
+    /// So long ago, or so long from now.
+    Away(Duration),
 }
 
 /// A text that is neither a duration nor a time.
@@ -28,20 +28,29 @@ impl FromStr for Moment {
     type Err = MomentError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Ok(ago) = humantime::parse_duration(text) {
-            return Ok(Self::Ago(ago));
+        if let Ok(away) = humantime::parse_duration(text) {
+            return Ok(Self::Away(away));
         }
         moment(text).map(Self::At).map_err(|_| MomentError)
     }
 }
 
 impl Moment {
-    /// Returns the moment, given the present one.
+    /// Returns the moment in the past, given the present one.
     #[must_use]
-    pub fn at(self, now: Timestamp) -> Timestamp {
+    pub fn ago(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(moment) => moment,
-            Self::Ago(ago) => now.checked_sub(ago).unwrap_or(Timestamp::MIN),
+            Self::Away(ago) => now.checked_sub(ago).unwrap_or(Timestamp::MIN),
+        }
+    }
+
+    /// Returns the moment in the future, given the present one.
+    #[must_use]
+    pub fn from_now(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(moment) => moment,
+            Self::Away(ahead) => now.checked_add(ahead).unwrap_or(Timestamp::MAX),
         }
     }
 }
@@ -61,10 +70,13 @@ mod tests {
             ("2026-01-01T07:30:00+01:00", "2026-01-01T06:30:00Z"),
         ] {
             let moment: Moment = text.parse().unwrap();
-            assert_eq!(moment.at(now).to_string(), expected, "{text}");
+            assert_eq!(moment.ago(now).to_string(), expected, "{text}");
         }
+        let week: Moment = "7d".parse().unwrap();
+        assert_eq!(week.from_now(now).to_string(), "2026-01-09T03:04:05Z");
         let ages: Moment = "30000years".parse().unwrap();
-        assert_eq!(ages.at(now), Timestamp::MIN);
+        assert_eq!(ages.ago(now), Timestamp::MIN);
+        assert_eq!(ages.from_now(now), Timestamp::MAX);
         for wrong in ["", "yesterday", "5", "-1h", "2026-13-01"] {
             assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
         }

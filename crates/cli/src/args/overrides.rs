@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use riglm_domain::tool_override::{OverrideAction, OverrideScope};
 
-use super::StoreArgs;
+use super::{Moment, StoreArgs};
 
 /// What to do with overrides.
 #[derive(Clone, Debug, Subcommand)]
@@ -38,7 +38,7 @@ pub struct OverrideAddArgs {
     /// When it ends: after a time such as 30m, 2h or 7d, or at a moment such as
     /// 2030-01-31T12:00:00Z, in UTC without an offset; otherwise never
     #[arg(long, value_name = "DURATION|TIME")]
-    pub expires: Option<String>,
+    pub expires: Option<Moment>,
     /// Why, for those who see the override and for who is refused a forbidden tool
     #[arg(long, value_name = "TEXT", value_parser = text::<MAX_REASON_CHARS>)]
     pub reason: Option<String>,

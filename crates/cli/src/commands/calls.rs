@@ -50,7 +50,7 @@ async fn filter(store: &Store, arguments: &CallsArgs) -> anyhow::Result<Invocati
         session: arguments.session,
         tool: arguments.tool.as_deref().map(ToolName::from),
         upstream: arguments.upstream.clone(),
-        since: (arguments.since).map(|since| since.at(SystemClock.now())),
+        since: (arguments.since).map(|since| since.ago(SystemClock.now())),
         state: arguments.state(),
     };
     let Some(name) = &arguments.tool else {

@@ -8,7 +8,6 @@ use http::StatusCode;
 use reqwest::header::HOST;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder};
-use riglm_adapters_http::{ControlAddress, ControlConfig};
 use riglm_adapters_storage::existing_control_token;
 use serde_json::Value;
 
@@ -18,9 +17,6 @@ use crate::config::Config;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read.
 const MAX_BYTES: usize = 16 << 20;
-/// How many ports after the default one are asked too: of several proxies on one machine each may have
-/// one of them.
-const N_FURTHER_PORTS: u16 = 32;
 
 /// What running proxies say.
 #[derive(Debug)]
@@ -35,9 +31,10 @@ pub(super) enum Answer {
 
 /// Asks the proxies that run with this configuration for a path such as `/upstreams`.
 pub(super) async fn ask(config: &Config, path: &str) -> Answer {
-    let ControlAddress::At(address) = config.control.address else {
+    let addresses = config.control.addresses();
+    if addresses.is_empty() {
         return Answer::Unknown("the control server is off (control.address)".into());
-    };
+    }
     let token = match token(config) {
         Ok(token) => token,
         Err(answer) => return answer,
@@ -53,13 +50,9 @@ pub(super) async fn ask(config: &Config, path: &str) -> Answer {
         Ok(client) => client,
         Err(error) => return Answer::Unknown(error.to_string()),
     };
-    let is_default = config.control.address == ControlConfig::default().address;
-    let n_further = if is_default { N_FURTHER_PORTS } else { 0 };
-    let ports = address.port()..=address.port().saturating_add(n_further);
-    let asked = ports.map(|port| {
-        let address = reachable(SocketAddr::new(address.ip(), port));
-        ask_one(&client, address, &token, path)
-    });
+    let asked = addresses
+        .into_iter()
+        .map(|address| ask_one(&client, reachable(address), &token, path));
     joined(join_all(asked).await)
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use riglm_adapters_storage::{RecordingMode, Store, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_app::names::quoted;
@@ -15,7 +15,6 @@ use riglm_domain::tool_override::{OverrideScope, ToolOverride};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
 
-use super::moment::moment as moment_of;
 use super::table::{Column, foreign, moment, table};
 use crate::args::{OverrideAddArgs, OverrideCommand, StoreArgs};
 use crate::compose::overrides_over;
@@ -39,51 +38,32 @@ pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::R
     if config.recording.mode == RecordingMode::Off {
         bail!("nothing is stored: recording.mode is off");
     }
-    // Before the store is opened: what is wrong with the usage does not depend on it.
-    let decision = match command {
-        OverrideCommand::Add(arguments) => Some(decision(arguments, SystemClock.now())?),
-        OverrideCommand::List(_) | OverrideCommand::Remove(_) => None,
-    };
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let store: Arc<Store> = Arc::new(store);
     let service = overrides_over(config, &store);
     let is_json = command.store().json;
-    let done = match (command, decision) {
-        (OverrideCommand::Remove(arguments), _) => remove(&service, &arguments.id, is_json).await,
-        (_, Some(decision)) => add(&service, decision, is_json).await,
-        (_, None) => list(&service, is_json).await,
+    let done = match command {
+        OverrideCommand::List(_) => list(&service, is_json).await,
+        OverrideCommand::Add(arguments) => {
+            let decision = decision(arguments, SystemClock.now());
+            add(&service, decision, is_json).await
+        }
+        OverrideCommand::Remove(arguments) => remove(&service, &arguments.id, is_json).await,
     };
     store.close().await;
     done
 }
 
 /// Returns what the arguments decide.
-fn decision(arguments: &OverrideAddArgs, now: Timestamp) -> anyhow::Result<Decision> {
-    let expires_at = arguments.expires.as_deref().map(|text| {
-        end_of(text, now).ok_or_else(|| {
-            WrongUsage(format!(
-                "--expires {} is neither a time such as 30m, 2h or 7d nor a moment such as \
-                 2030-01-31T12:00:00Z",
-                quoted(text)
-            ))
-        })
-    });
-    Ok(Decision {
+fn decision(arguments: &OverrideAddArgs, now: Timestamp) -> Decision {
+    Decision {
         tool: arguments.tool.clone(),
         action: arguments.action,
         scope: arguments.scope.scope(),
-        expires_at: expires_at.transpose()?,
+        expires_at: arguments.expires.map(|end| end.from_now(now)),
         reason: arguments.reason.clone(),
         allows_unknown: arguments.allow_unknown,
-    })
-}
-
-/// Returns the moment that a text tells, or that is so long after `now`.
-fn end_of(text: &str, now: Timestamp) -> Option<Timestamp> {
-    if let Ok(lasts) = humantime_serde::re::humantime::parse_duration(text) {
-        return now.checked_add(SignedDuration::try_from(lasts).ok()?).ok();
     }
-    moment_of(text).ok()
 }
 
 async fn add(service: &Overrides, decision: Decision, is_json: bool) -> anyhow::Result<()> {
@@ -189,29 +169,4 @@ fn as_json(one: &ToolOverride) -> Value {
         "created_by": one.created_by.as_str(),
         "created_at": one.created_at,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_end_is_a_time_from_now_or_a_moment() {
-        let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
-        for (text, expected) in [
-            ("30m", Some("2030-01-01T00:30:00Z")),
-            ("7d", Some("2030-01-08T00:00:00Z")),
-            ("1h 30m", Some("2030-01-01T01:30:00Z")),
-            ("2030-01-31T12:00:00Z", Some("2030-01-31T12:00:00Z")),
-            ("2030-01-31T12:00:00+02:00", Some("2030-01-31T10:00:00Z")),
-            ("2030-01-31T12:00:00", Some("2030-01-31T12:00:00Z")),
-            ("soon", None),
-            ("", None),
-            ("-1h", None),
-            ("1000000y", None),
-        ] {
-            let expected = expected.map(|text| text.parse::<Timestamp>().unwrap());
-            assert_eq!(end_of(text, now), expected, "{text}");
-        }
-    }
 }

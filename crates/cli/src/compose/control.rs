@@ -7,9 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use jiff::Timestamp;
 use riglm_adapters_http::{
-    ControlAddress, ControlConfig, ControlParts, HealthSource, MetricsSource,
-    Store as ControlStore, StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth,
-    Upstreams as ControlUpstreams,
+    ControlConfig, ControlParts, HealthSource, MetricsSource, Store as ControlStore,
+    StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
 };
 use riglm_adapters_storage::{Storage, Store};
 use riglm_adapters_telemetry::Metrics;
@@ -37,9 +36,6 @@ use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::{Sources, Telemetry};
 use crate::config::Config;
-
-/// How many ports after the default one are tried where that is in use.
-const N_PORTS: u16 = 32;
 
 /// What the control server tells of.
 pub(super) struct ControlSources<'a> {
@@ -200,40 +196,34 @@ pub(super) async fn start_control(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<Option<SocketAddr>> {
-    let ControlAddress::At(wanted) = control.address else {
+    let Some(listener) = listen(control).await? else {
         return Ok(None);
     };
-    let is_chosen = control.address != ControlConfig::default().address;
-    let listener = match TcpListener::bind(wanted).await {
-        // Several proxies on one machine, one for each client, are the normal case: each takes the
-        // next address that is free. An address that somebody chose must be had.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !is_chosen => {
-            let Some(next) = next_free(wanted).await else {
-                tracing::warn!(
-                    "no control server: ports {} to {} are in use",
-                    wanted.port(),
-                    wanted.port() + N_PORTS
-                );
-                return Ok(None);
-            };
-            next
-        }
-        bound => bound.with_context(|| format!("failed to listen on {wanted}"))?,
-    };
-    let address = listener
-        .local_addr()
-        .context("failed to read the control address")?;
+    let address = listener.local_addr();
+    let address = address.context("failed to read the address of the control server")?;
     let serving = riglm_adapters_http::serve(listener, control.clone(), parts, stop.clone());
     tasks.spawn(serving);
     Ok(Some(address))
 }
 
-/// Listens on the first free port after one that is in use.
-async fn next_free(used: SocketAddr) -> Option<TcpListener> {
-    for port in used.port() + 1..=used.port() + N_PORTS {
-        if let Ok(listener) = TcpListener::bind((used.ip(), port)).await {
-            return Some(listener);
+/// Listens on the first address of the control server that is free. Where all of several are in use there
+/// is no control server; the proxy is worth more.
+async fn listen(control: &ControlConfig) -> anyhow::Result<Option<TcpListener>> {
+    let addresses = control.addresses();
+    for address in &addresses {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(Some(listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && addresses.len() > 1 => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("failed to listen on {address}"));
+            }
         }
     }
-    None
+    if let [first, .., last] = addresses.as_slice() {
+        tracing::warn!(
+            "no control server: {first} and all ports to {} are in use",
+            last.port()
+        );
+    }
+    Ok(None)
 }

@@ -135,7 +135,7 @@ impl<'a> Followed<'a> {
         let now = SystemClock.now();
         Self {
             arguments,
-            since: (arguments.since).map(|since| since.at(now)),
+            since: (arguments.since).map(|since| since.ago(now)),
             floor: now.checked_sub(LOOK_BACK).unwrap_or(now),
             newest: now,
             seen: BTreeSet::new(),
