@@ -29,7 +29,7 @@ pub struct UpstreamHealth {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum UpstreamCondition {
-    /// It is in use.
+    /// The last attempt to reach it succeeded.
     Available,
     /// The last attempt to reach it failed.
     Unavailable {
@@ -37,7 +37,7 @@ pub enum UpstreamCondition {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Nobody uses it now, and no attempt failed.
+    /// Nobody has connected to it yet.
     Unused,
 }
 
