@@ -19,7 +19,11 @@ use url::Url;
 use crate::{node_22, output, script};
 
 /// How long the sessions that begin together may take.
-const TOGETHER: Duration = Duration::from_mins(2);
+const TOGETHER: Duration = Duration::from_mins(4);
+
+/// How long lists wait for servers: some thirty processes start at once here, and how fast a machine
+/// does that is not what is tested.
+const PATIENCE: &str = "[limits]\nunite_timeout = \"1m\"\nhandshake_timeout = \"2m\"\n";
 
 /// What a client is capable of that servers make their lists by.
 const FULL: &str =
@@ -81,7 +85,7 @@ impl Five {
                 variables.join(", ")
             )
         });
-        sections.collect()
+        sections.chain([PATIENCE.to_owned()]).collect()
     }
 
     /// Returns the calls of a session, one for each server, as the clients read them.

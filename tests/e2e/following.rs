@@ -1,6 +1,7 @@
 //! The feed of the control port: events say whose session they are of.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
@@ -8,8 +9,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
-use riglm_tests::fixture::{Server, Transport};
+use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::modern::Meta;
 use riglm_tests::plain_http;
 use riglm_tests::process::free_port;
 use riglm_tests::riglm::{Options, Riglm, rows};
@@ -37,6 +39,71 @@ async fn told_until(events: &mut Response<Incoming>, kind: &str) -> Vec<Value> {
     told
 }
 
+/// Starts a proxy, and opens the feed of its events.
+async fn follow(data: &Path, upstream: &Upstream, options: Options) -> (Riglm, Response<Incoming>) {
+    let control = format!("127.0.0.1:{}", free_port());
+    let arguments = ["--strategy", "prediction", "--control", &control];
+    let options = Options {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..options
+    };
+    let riglm = Riglm::serve(upstream, data, &options).await;
+    let token = std::fs::read_to_string(data.join("control.token")).unwrap();
+    let headers = [(
+        "authorization".to_owned(),
+        format!("Bearer {}", token.trim()),
+    )];
+    let url: Url = format!("http://{control}/events").parse().unwrap();
+    let events = plain_http::open(Method::GET, &url, &headers, "")
+        .await
+        .unwrap();
+    assert_eq!(events.status(), 200);
+    (riglm, events)
+}
+
+#[tokio::test]
+async fn events_of_clients_without_sessions_in_front_of_several_servers_say_whose_they_are() {
+    let data = TempDir::new().unwrap();
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let one = json!([odd, "stdio", "--name", "one", "--tools", "12"]);
+    let other = json!([odd, "stdio", "--name", "other", "--tools", "3"]);
+    let file = format!("[upstreams.one]\ncommand = {one}\n[upstreams.other]\ncommand = {other}\n");
+    let options = Options::configured(&file);
+    let (riglm, mut events) = follow(data.path(), &Upstream::configured(), options).await;
+
+    let client = RawClient::modern(&riglm.url);
+    client
+        .request(&Meta::default().request("1", "tools/list", ""))
+        .await;
+    client
+        .request(&Meta::default().call("2", "one__tool-003", "{}"))
+        .await;
+    client
+        .request(&Meta::default().call("3", "other__made_up", "{}"))
+        .await;
+    let words = r#"{"query":"tool"}"#;
+    client
+        .request(&Meta::default().call("4", "search_available_tools", words))
+        .await;
+
+    let told = told_until(&mut events, "searched").await;
+    let sessions = rows(data.path(), &["sessions", "--json"]).await;
+    let row = &sessions[0];
+    for kind in ["list_shown", "tool_called", "searched"] {
+        let mut of_kind = told.iter().filter(|event| event["type"] == kind).peekable();
+        assert!(of_kind.peek().is_some(), "{kind} is not among {told:?}");
+        for event in of_kind {
+            for (key, column) in [("session", "id"), ("client_id", "client_id")] {
+                assert_eq!(event[key], row[column], "{event}");
+                assert!(event[key].is_string(), "{event}");
+            }
+            assert!(event["work_session"].is_string(), "{event}");
+            assert!(event["client"].is_string(), "{event}");
+            assert_eq!(event["principal"], "local", "{event}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn events_of_a_session_name_it_its_client_and_its_principal() {
     let data = TempDir::new().unwrap();
@@ -44,24 +111,11 @@ async fn events_of_a_session_name_it_its_client_and_its_principal() {
     let arguments = ["--tools", "12", "--name", "plain"].map(str::to_owned);
     let upstream = Server::OddWith(program, arguments.to_vec());
     let upstream = upstream.start(Transport::Stdio).await;
-    let control = format!("127.0.0.1:{}", free_port());
-    let arguments = ["--strategy", "prediction", "--control", &control];
     let options = Options {
-        arguments: arguments.map(str::to_owned).to_vec(),
         environment: vec![("RIGLM__RECOMMEND__TOOLS".into(), "true".into())],
         ..Options::default()
     };
-    let riglm = Riglm::serve(&upstream, data.path(), &options).await;
-    let token = std::fs::read_to_string(data.path().join("control.token")).unwrap();
-    let headers = [(
-        "authorization".to_owned(),
-        format!("Bearer {}", token.trim()),
-    )];
-    let url: Url = format!("http://{control}/events").parse().unwrap();
-    let mut events = plain_http::open(Method::GET, &url, &headers, "")
-        .await
-        .unwrap();
-    assert_eq!(events.status(), 200);
+    let (riglm, mut events) = follow(data.path(), &upstream, options).await;
 
     let client = RawClient::streamable(&riglm.url, Answers::default());
     let hello: Value = serde_json::from_str(&initialize("0", "2025-11-25")).unwrap();

@@ -517,6 +517,11 @@ async fn a_session_whose_list_came_from_memory_is_helped_and_predicted_for() {
         "{}",
         wrong.text
     );
+    // Arguments are compared with the schemas of the tools that were remembered, too.
+    let wrong = r#"{"name":"playwright__browser_navigate","arguments":{"url":7}}"#;
+    let wrong = second.request(&call("4", "call_tool", wrong)).await.text;
+    assert!(wrong.contains("url"), "{wrong}");
+    assert!(wrong.contains("string"), "{wrong}");
     // Who did not list at all has what its principal was shown in another session.
     let third = RawClient::streamable(&line.riglm.url, Answers::default());
     third.initialize(&initialize("0", "2025-11-25")).await;

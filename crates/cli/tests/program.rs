@@ -526,7 +526,11 @@ fn statements_of_the_database_are_no_events_of_level_debug() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let log = stderr(&output);
     assert!(log.contains("DEBUG"), "{log}");
-    assert!(!log.contains("sqlx") && !log.contains("SELECT"), "{log}");
+    // A statement that takes longer than a second is a warning, on a slow disk also here.
+    let mut statements = log.lines().filter(|line| {
+        (line.contains("sqlx") || line.contains("SELECT")) && !line.contains("slow statement")
+    });
+    assert_eq!(statements.next(), None, "{log}");
 }
 
 #[test]

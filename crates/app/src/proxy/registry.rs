@@ -40,6 +40,11 @@ use crate::work_sessions::WorkSessions;
 /// How often deadlines and idle sessions are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a session has been silent and unconnected before it is ended for a new one, where there
+/// is no place: more than three times the interval at which open streams show that their client is
+/// there.
+const ABANDONED_AFTER: Duration = Duration::from_mins(1);
+
 /// What a proxy is made of.
 #[derive(Debug)]
 pub struct ProxyParts {
@@ -236,12 +241,13 @@ impl Proxy {
         self.shared.places.n_awaited()
     }
 
-    /// Admits a client. Its messages go to the session, what it is sent goes to `client`.
+    /// Admits a client. Its messages go to the session, what it is sent goes to `client`. Where there is
+    /// no place, the session of the principal that was abandoned first is ended.
     ///
     /// # Errors
     ///
     /// Returns [`RpcErrorCode::LimitReached`] when there are as many sessions as there may be, in
-    /// all or of this principal.
+    /// all or of this principal, and none of the principal's is abandoned.
     pub fn accept(
         &self,
         transport: Transport,
@@ -262,13 +268,19 @@ impl Proxy {
             sessions.retain(|_, session| !session.is_closed());
         }
         let of_principal = || {
-            sessions
-                .values()
-                .filter(|session| *session.principal() == visitor.principal)
-                .count()
+            let all = sessions.iter();
+            all.filter(|(_, session)| *session.principal() == visitor.principal)
         };
-        let has_share = sessions.len() >= of_one && of_principal() >= of_one;
-        if has_share || sessions.len() >= limits.sessions {
+        let has_share = sessions.len() >= of_one && of_principal().count() >= of_one;
+        let is_full = has_share || sessions.len() >= limits.sessions;
+        let abandoned = is_full.then(|| longest_abandoned(of_principal(), limits.idle_timeout));
+        if let Some(abandoned) = abandoned
+            .flatten()
+            .and_then(|number| sessions.remove(&number))
+        {
+            tracing::debug!("ending an abandoned session, since a new one needs its place");
+            tokio::spawn(async move { abandoned.close().await });
+        } else if is_full {
             let origin = EventOrigin::of_principal(&visitor.principal);
             let event = Event::LimitReached(Limit::Sessions);
             self.shared.observe_from(&event, &origin);
@@ -345,6 +357,17 @@ impl Proxy {
         }))
         .await;
     }
+}
+
+/// Returns the number of the session that has been silent for longest, if it counts as abandoned.
+fn longest_abandoned<'a>(
+    sessions: impl Iterator<Item = (&'a u64, &'a Arc<ClientSession>)>,
+    idle_timeout: Duration,
+) -> Option<u64> {
+    let (now, limit) = (Instant::now(), ABANDONED_AFTER.min(idle_timeout));
+    let abandoned = sessions.filter(|(_, session)| session.is_idle_for(limit, now));
+    let longest = abandoned.max_by_key(|(_, session)| session.silent_for(now));
+    longest.map(|(number, _)| *number)
 }
 
 /// Returns the tools of the proxy itself, if there are to be some: where lists pass whole there is

@@ -342,10 +342,17 @@ impl ClientSession {
     /// Returns whether nothing was heard of the client for longer than the limit, and nothing is
     /// in flight. A client over standard input is there as long as the input is open.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let limit = self.shared.limits().idle_timeout;
-        self.caller
-            .silent_for(now)
-            .is_some_and(|for_| for_ >= limit)
+        self.is_idle_for(self.shared.limits().idle_timeout, now)
+    }
+
+    /// Returns for how long nothing was heard of the client; `None` over standard input.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.caller.silent_for(now)
+    }
+
+    /// Returns whether nothing was heard of the client for so long, and nothing is in flight.
+    pub(super) fn is_idle_for(&self, limit: Duration, now: Instant) -> bool {
+        self.silent_for(now).is_some_and(|for_| for_ >= limit)
             && self.united.is_quiet()
             && self
                 .members

@@ -50,6 +50,51 @@ async fn sessions_are_limited_in_all_and_for_each_principal() {
 }
 
 #[tokio::test]
+async fn an_abandoned_session_makes_place_for_a_new_one_of_its_principal() {
+    let limits = Limits {
+        sessions: 3,
+        sessions_per_principal: 2,
+        idle_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let scene = Setup {
+        limits,
+        ..Setup::default()
+    }
+    .scene();
+    let accept = |transport: Transport, name: &str| {
+        let client = Arc::new(RecordingClient::default());
+        let principal = Principal::named(name);
+        let accepted = scene
+            .proxy
+            .accept(transport, &principal, Arc::clone(&client) as _);
+        (accepted, client)
+    };
+    let (_, first) = accept(Transport::Sse, "a");
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let (_, second) = accept(Transport::Sse, "a");
+    let (third, _) = accept(Transport::Sse, "a");
+    let third = third.expect("the first one was abandoned");
+    let ended = tokio::time::timeout(Duration::from_secs(10), async {
+        while !first.is_closed() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(ended.await.is_ok(), "the first session goes on");
+    assert!(!second.is_closed());
+    // Those of others stay, and so do clients that are there.
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let (stranger, _) = accept(Transport::Sse, "b");
+    assert_eq!(stranger.unwrap_err().code, RpcErrorCode::LimitReached);
+    third.close().await;
+    let (listening, _) = accept(Transport::Stdio, "b");
+    listening.expect("there is a place");
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let (another, _) = accept(Transport::Sse, "b");
+    assert_eq!(another.unwrap_err().code, RpcErrorCode::LimitReached);
+}
+
+#[tokio::test]
 async fn at_shutdown_requests_in_flight_end_and_new_ones_are_refused() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
