@@ -150,6 +150,11 @@ impl United {
         self.state().gathered = Some((Instant::now(), ttl_ms));
     }
 
+    /// Notes that what is known of the tools may no longer be all of them.
+    fn forget_gathered(&self) {
+        self.state().gathered = None;
+    }
+
     /// Returns whether nothing is in flight here. What members work on is not counted.
     pub(super) fn is_quiet(&self) -> bool {
         let state = self.state();
