@@ -94,7 +94,6 @@ impl UpstreamEvents for Events {
 
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
-        self.entry.heard();
         if message.is_batch() && self.is_united() {
             return self.pass_parts(&message, related.as_ref()).await;
         }
@@ -212,6 +211,7 @@ impl Relay {
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
         };
+        self.note_answered(&id, &pending);
         end_span(&mut pending, &message, envelope);
         let mut ending = Ending::new(self, pending);
         let since_progress = ending.last_progress().map(|progress| progress.elapsed());
@@ -253,6 +253,14 @@ impl Relay {
         Some((id.clone(), pending))
     }
 
+    /// Notes that the upstream answers requests. What it says while a connection is set up is no sign
+    /// of that: the answer to the handshake is.
+    fn note_answered(&self, id: &RequestId, pending: &Pending) {
+        if pending.is_for_upstream() && !is_of_set_up(id, pending) {
+            self.entry.heard();
+        }
+    }
+
     /// Does what the answer to a request calls for. Returns the message for the client, and how the
     /// request ended.
     async fn settle(
@@ -277,6 +285,8 @@ impl Relay {
                 if let Some(result) = result {
                     self.agreed(result, &pending).await;
                     promised = self.lists().and_then(|_| promising(result));
+                } else {
+                    self.note_trouble(&UpstreamError::refused(&message), true);
                 }
                 match promised {
                     Some(result) => message.with_result(&result),
@@ -380,6 +390,7 @@ impl Relay {
                             others.insert(id.clone());
                         }
                         route = Route::Related(id.clone());
+                        self.note_answered(id, &pending);
                         end_span(&mut pending, &message, envelope);
                         let mut ending = Ending::new(self, pending);
                         if let Some(mut pending) = ending.take() {
