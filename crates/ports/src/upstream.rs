@@ -30,6 +30,13 @@ pub enum UpstreamError {
         /// What kind of failure it was.
         reason: &'static str,
     },
+    /// It takes nothing more of this session or this principal for now. That says nothing of how
+    /// others are served: a limit of the proxy is reached, or a process of the session's own is busy.
+    #[error("cannot be used now: {reason}")]
+    Busy {
+        /// What there is no room for.
+        reason: &'static str,
+    },
     /// The connection or the process ended.
     #[error("the connection was lost: {reason}")]
     Lost {
@@ -117,6 +124,7 @@ impl UpstreamError {
                 "check its `url` or `command`: what answers there may be no MCP server"
             }
             Self::Unauthorized { .. }
+            | Self::Busy { .. }
             | Self::Lost { .. }
             | Self::SessionExpired
             | Self::Status { .. }

@@ -161,7 +161,7 @@ impl UpstreamLink for StdioLink {
     async fn send(&self, message: Message) -> Result<Sent, UpstreamError> {
         let sent = self.queue.send_timeout(message, self.accept_timeout).await;
         sent.map(|()| Sent::Delivered).map_err(|error| match error {
-            mpsc::error::SendTimeoutError::Timeout(_) => UpstreamError::Unreachable {
+            mpsc::error::SendTimeoutError::Timeout(_) => UpstreamError::Busy {
                 reason: "the process does not read its input",
             },
             mpsc::error::SendTimeoutError::Closed(_) => UpstreamError::Lost {

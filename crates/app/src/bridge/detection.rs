@@ -58,6 +58,7 @@ pub(super) fn tells_the_era(error: &UpstreamError) -> bool {
         }
         UpstreamError::NotStarted { .. }
         | UpstreamError::Unreachable { .. }
+        | UpstreamError::Busy { .. }
         | UpstreamError::Unauthorized { .. }
         | UpstreamError::SessionExpired
         | UpstreamError::Refused { .. }

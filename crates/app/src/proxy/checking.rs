@@ -29,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The pause after the first check of an upstream; each one that follows is twice as long.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
 
+/// The pause after a check where what a session met makes another one necessary.
+const MIN_PAUSE_IN_DOUBT: Duration = Duration::from_secs(2);
+
 /// The longest pause between two checks of an upstream that does not answer.
 const MAX_PAUSE: Duration = Duration::from_mins(10);
 
@@ -56,6 +59,7 @@ struct Due {
     /// `None` before the first check.
     next: Option<Instant>,
     pause: Duration,
+    ended: Option<Instant>,
 }
 
 impl CheckPlan {
@@ -67,12 +71,25 @@ impl CheckPlan {
         begins
     }
 
-    /// Notes that a check ended. Each one that follows waits twice as long.
-    fn ended(&self, now: Instant) {
+    /// Notes that a check ended. As long as the upstream does not answer, each one that follows waits
+    /// twice as long.
+    fn ended(&self, now: Instant, is_available: bool) {
         let mut due = self.lock();
         due.is_running = false;
-        due.pause = (due.pause * 2).clamp(MIN_PAUSE, MAX_PAUSE);
+        due.pause = if is_available {
+            MIN_PAUSE
+        } else {
+            (due.pause * 2).clamp(MIN_PAUSE, MAX_PAUSE)
+        };
         due.next = Some(now + due.pause);
+        due.ended = Some(now);
+    }
+
+    /// Has the next check come soon.
+    pub(super) fn hasten(&self) {
+        let mut due = self.lock();
+        let soon = due.ended.map(|ended| ended + MIN_PAUSE_IN_DOUBT);
+        due.next = due.next.zip(soon).map(|(next, soon)| next.min(soon));
     }
 
     fn lock(&self) -> MutexGuard<'_, Due> {
@@ -82,8 +99,7 @@ impl CheckPlan {
 
 impl Proxy {
     /// Checks which upstreams answer, until `stop` is cancelled: each once that no session has used,
-    /// and those that failed again and again, with growing pauses, as long as no session is connected
-    /// to them. What comes of it is logged and is part of [`Proxy::upstream_states`].
+    /// and those that failed again and again, with growing pauses. What comes of it is logged and is part of [`Proxy::upstream_states`].
     pub async fn check_upstreams(&self, stop: &CancellationToken) {
         let mut checks = FuturesUnordered::new();
         loop {
@@ -97,7 +113,8 @@ impl Proxy {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(entry) = checks.next(), if !checks.is_empty() => {
-                    entry.checks.ended(Instant::now());
+                    let is_available = entry.failure().is_none();
+                    entry.checks.ended(Instant::now(), is_available);
                 }
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
@@ -112,8 +129,18 @@ impl Proxy {
         let slot = entry.slots.take(&principal, bounds, Duration::ZERO).await;
         let Ok(_slot) = slot else { return entry };
         let started_at = Instant::now();
-        let limit = self.shared.limits().handshake_timeout;
-        let checked = handshake(&entry, &principal, limit).await;
+        let limits = self.shared.limits();
+        let checked = {
+            let checking = handshake(&entry, &principal, limits.handshake_timeout);
+            tokio::pin!(checking);
+            let in_time = tokio::time::timeout(limits.unite_timeout, &mut checking).await;
+            if let Ok(checked) = in_time {
+                checked
+            } else {
+                entry.is_late(started_at);
+                checking.await
+            }
+        };
         let name = entry.name();
         match checked {
             Ok(greeting) => {
@@ -128,7 +155,8 @@ impl Proxy {
                 );
             }
             // What sessions found out meanwhile counts more.
-            Err(error) => entry.troubled(&error),
+            Err(error) if entry.has_answered_since(started_at) => entry.troubled(&error),
+            Err(error) => entry.failed(&error),
         }
         entry
     }

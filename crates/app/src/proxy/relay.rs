@@ -131,6 +131,12 @@ impl Relay {
         self.shows_all.load(Ordering::Acquire)
     }
 
+    /// Returns whether the answer to a request with this id is waited for.
+    pub(super) fn is_waiting_for(&self, id: &RequestId) -> bool {
+        let mut state = self.state();
+        (state.pending.get_mut(id)).is_some_and(|pending| pending.is_counted())
+    }
+
     /// Returns whether the upstream waits for an answer to a request of its own with this id.
     pub(super) fn has_asked(&self, id: &RequestId) -> bool {
         self.state().pending.has_asked(id)

@@ -34,6 +34,7 @@ use riglm_domain::message::{Message, RequestId};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use self::changes::Calm;
 use self::directory::UnitedList;
 use self::list_kind::{ChangeKind, ListKind};
 use self::listen::Listen;
@@ -88,6 +89,10 @@ struct State {
     /// How often that was noted.
     n_changes: HashMap<ChangeKind, u64>,
     is_telling: bool,
+    /// Members that are asked later for lists that may have changed.
+    put_off: BTreeMap<ChangeKind, BTreeSet<u64>>,
+    /// Until when members are not asked again for lists that they say have changed.
+    calm: HashMap<(ChangeKind, u64), Calm>,
     /// When the tools of all upstreams were known last, and for how many milliseconds.
     gathered: Option<(Instant, u64)>,
 }
@@ -148,6 +153,11 @@ impl United {
     /// Notes that all upstreams answered with their tools just now.
     fn note_gathered(&self, ttl_ms: u64) {
         self.state().gathered = Some((Instant::now(), ttl_ms));
+    }
+
+    /// Notes that what is known of the tools may no longer be all of them.
+    fn forget_gathered(&self) {
+        self.state().gathered = None;
     }
 
     /// Returns whether nothing is in flight here. What members work on is not counted.

@@ -22,6 +22,8 @@ use crate::approvals::{Approvals, HeldChange};
 const LOG_AGAIN: Duration = Duration::from_mins(10);
 /// How many different troubles of one upstream are remembered.
 const MAX_LOGGED: usize = 32;
+/// An upstream that was available for so long was sound: its next trouble is a warning again.
+const SOUND_AFTER: Duration = Duration::from_mins(1);
 
 /// One configured upstream.
 #[derive(Clone, Debug)]
@@ -117,8 +119,11 @@ pub(super) struct UpstreamEntry {
     pub(super) params: KnownParams,
     pub(super) slots: Arc<Slots>,
     health: Mutex<Health>,
-    /// It said nothing since the last attempt to reach it failed, or since the start.
+    /// It answered nothing since the last attempt to reach it failed, or since the start.
     is_unproven: AtomicBool,
+    made: Instant,
+    /// When it answered last, in microseconds since `made`; zero before it ever did.
+    answered_us: AtomicU64,
     /// When which trouble with it was logged.
     logged: Mutex<HashMap<String, Instant>>,
     n_left_out: AtomicU64,
@@ -130,9 +135,13 @@ pub(super) struct UpstreamEntry {
 #[derive(Clone, Debug, Default)]
 struct Health {
     was_used: bool,
-    /// It answered a handshake since it failed last.
-    was_up: bool,
+    /// Since when it is available; `None` as long as it did not answer since it failed last.
+    up_since: Option<Instant>,
     failure: Option<UpstreamError>,
+    /// The log says that it is unavailable.
+    is_logged: bool,
+    /// What a session met may be the state of the upstream, or the matter of that session.
+    is_doubted: bool,
 }
 
 impl UpstreamEntry {
@@ -144,6 +153,8 @@ impl UpstreamEntry {
             slots: Arc::default(),
             health: Mutex::default(),
             is_unproven: AtomicBool::new(true),
+            made: Instant::now(),
+            answered_us: AtomicU64::new(0),
             logged: Mutex::default(),
             n_left_out: AtomicU64::new(0),
             observer,
@@ -159,38 +170,73 @@ impl UpstreamEntry {
 
     /// Notes that a connection was made and set up.
     pub(super) fn succeeded(&self) {
+        self.note_answer();
         self.is_unproven.store(false, Ordering::Release);
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.health();
         health.was_used = true;
-        health.was_up = true;
+        health.is_doubted = false;
+        health.up_since.get_or_insert_with(Instant::now);
         if health.failure.take().is_some() {
             let name = self.name();
-            tracing::info!(upstream = %name, "upstream {name} is available again");
+            // As loud as the news that it is not: one that comes and goes must not fill the log.
+            if std::mem::take(&mut health.is_logged) {
+                tracing::info!(upstream = %name, "upstream {name} is available again");
+            } else {
+                tracing::debug!(upstream = %name, "upstream {name} is available again");
+            }
             drop(health);
-            self.logged().clear();
             self.tell(true);
         }
     }
 
-    /// Notes that the upstream said something.
+    /// Notes that the upstream answered a request over a connection that was set up before.
     pub(super) fn heard(&self) {
+        self.note_answer();
         if self.is_unproven.load(Ordering::Acquire) {
             self.succeeded();
         }
     }
 
-    /// Notes that the upstream has not answered a handshake for as long as sessions wait for it,
-    /// unless it ever answered one: then it may be the session alone that waits.
-    pub(super) fn is_late(&self) {
-        let was_up = {
-            let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-            health.was_up
-        };
-        if !was_up {
+    fn note_answer(&self) {
+        let since = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.answered_us.store(since.max(1), Ordering::Release);
+    }
+
+    /// Returns whether anybody got an answer since a moment.
+    pub(super) fn has_answered_since(&self, since: Instant) -> bool {
+        let answered = self.answered_us.load(Ordering::Acquire);
+        answered > 0 && self.made + Duration::from_micros(answered) >= since
+    }
+
+    /// Notes that somebody has waited in vain for the answer to a handshake for as long as sessions
+    /// wait for it, since `since`. Where others got answers meanwhile, that is the matter of who waits.
+    pub(super) fn is_late(&self, since: Instant) {
+        if !self.has_answered_since(since) {
             self.failed(&UpstreamError::Unreachable {
                 reason: "it has not answered the handshake yet",
             });
         }
+    }
+
+    /// Has a check find out whether what a session met is the state of the upstream.
+    pub(super) fn doubt(&self) {
+        self.health().is_doubted = true;
+        self.checks.hasten();
+    }
+
+    /// Notes that the handshake of a session was refused. That may be for what its client said: where
+    /// others are answered, a check has to be refused too.
+    pub(super) fn refused(&self, error: &UpstreamError) {
+        if self.health().up_since.is_none() {
+            return self.failed(error);
+        }
+        self.log("refused a session", error);
+        self.doubt();
+    }
+
+    /// Notes that there was no room for a session, which says nothing of the upstream.
+    pub(super) fn had_no_room(&self, error: &UpstreamError) {
+        self.log("did not serve a session", error);
     }
 
     /// Notes that a connection could not be made or set up.
@@ -198,13 +244,21 @@ impl UpstreamEntry {
         if *error == (UpstreamError::Unreachable { reason: LATER }) {
             return;
         }
+        if matches!(error, UpstreamError::Busy { .. }) {
+            return self.had_no_room(error);
+        }
         self.is_unproven.store(true, Ordering::Release);
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.was_used = true;
-        health.was_up = false;
-        let was_available = health.failure.replace(error.clone()).is_none();
-        drop(health);
-        self.log("is unavailable", error);
+        let was_available = {
+            let mut health = self.health();
+            let up_since = health.up_since.take();
+            if up_since.is_some_and(|since| since.elapsed() >= SOUND_AFTER) {
+                self.logged().clear();
+            }
+            health.was_used = true;
+            health.is_doubted = false;
+            health.is_logged |= self.log("is unavailable", error);
+            health.failure.replace(error.clone()).is_none()
+        };
         if was_available {
             self.tell(false);
         }
@@ -221,9 +275,9 @@ impl UpstreamEntry {
     }
 
     /// Logs a trouble, as a warning the first time and again when it has not been one for a while:
-    /// every session and every request meets it again.
-    fn log(&self, what: &str, error: &UpstreamError) {
-        let (name, text) = (self.name(), error.with_remedy());
+    /// every session and every request meets it again. Returns whether it was a warning.
+    fn log(&self, what: &str, error: &UpstreamError) -> bool {
+        let (name, text) = (self.name(), format!("{what}: {}", error.with_remedy()));
         let is_news = {
             let mut logged = self.logged();
             if logged.len() >= MAX_LOGGED && !logged.contains_key(&text) {
@@ -238,10 +292,15 @@ impl UpstreamEntry {
             is_news
         };
         if is_news {
-            tracing::warn!(upstream = %name, "upstream {name} {what}: {text}");
+            tracing::warn!(upstream = %name, "upstream {name} {text}");
         } else {
-            tracing::debug!(upstream = %name, "upstream {name} {what}: {text}");
+            tracing::debug!(upstream = %name, "upstream {name} {text}");
         }
+        is_news
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn logged(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
@@ -262,27 +321,25 @@ impl UpstreamEntry {
 
     /// Returns why the upstream is not available, if it is not.
     pub(super) fn failure(&self) -> Option<UpstreamError> {
-        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.failure.clone()
+        self.health().failure.clone()
     }
 
-    /// Returns whether nobody knows if it answers, or it did not, and no session is connecting to it.
+    /// Returns whether a check is to find out if it answers: nobody knows and no session is connecting
+    /// to it, it did not the last time, or that is in doubt. A check has no connection make place.
     pub(super) fn wants_check(&self) -> bool {
-        let (was_used, is_down) = {
-            let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-            (health.was_used, health.failure.is_some())
-        };
-        let is_wanted = self.upstream.options.health_check && (!was_used || is_down);
-        is_wanted && self.slots.n_taken() == 0
+        let options = &self.upstream.options;
+        let n_taken = self.slots.n_taken();
+        if !options.health_check || options.max_connections.is_some_and(|most| n_taken >= most) {
+            return false;
+        }
+        let health = self.health();
+        let is_suspect = health.failure.is_some() || health.is_doubted;
+        is_suspect || (!health.was_used && n_taken == 0)
     }
 
     /// Returns how the upstream is doing.
     pub(super) fn state(&self) -> UpstreamState {
-        let health = self
-            .health
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let health = self.health().clone();
         UpstreamState {
             name: self.name().clone(),
             is_available: health.failure.is_none(),

@@ -217,6 +217,6 @@ impl Hub {
 }
 
 /// The error for a request that finds no place.
-pub(super) const TOO_MANY: UpstreamError = UpstreamError::Unreachable {
+pub(super) const TOO_MANY: UpstreamError = UpstreamError::Busy {
     reason: "too many requests are in flight over the shared connection",
 };

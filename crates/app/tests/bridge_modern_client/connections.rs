@@ -228,6 +228,6 @@ async fn connections_in_use_make_no_room() {
             .await;
     }
     let refused = scene.send(&request(ALL, "8", LIST, "", "")).await;
-    assert!(matches!(refused, Err(UpstreamError::Unreachable { .. })));
+    assert!(matches!(refused, Err(UpstreamError::Busy { .. })));
     assert_eq!(scene.upstream.connections(), (8, 0));
 }

@@ -225,6 +225,10 @@ async fn a_principal_at_its_share_of_connections_makes_place_for_itself_alone() 
     own[0].send(&call(5)).await;
     let refused = own[0].last();
     assert!(refused.contains("limits.principal_share"), "{refused}");
+    assert!(
+        scene.proxy.upstream_states()[0].is_available,
+        "others are served"
+    );
 }
 
 fn few_requests() -> Scene {

@@ -272,3 +272,32 @@ async fn arguments_that_are_mirrored_in_headers_stay_known_when_an_upstream_is_c
         assert_eq!(refused["error"]["code"], -32020, "{fingerprint}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_says_again_and_again_that_its_list_changed_is_asked_ever_less() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    scene.tools(1).await;
+    let say = json!({"jsonrpc": "2.0", "method": CHANGED}).to_string();
+    let n_asked = || {
+        let sent = scene.sent(0);
+        let lists = sent.iter().filter(|sent| sent["method"] == "tools/list");
+        lists.count()
+    };
+    for _ in 0..200 {
+        scene.upstreams[0].say(&say, None).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!((3..10).contains(&n_asked()), "{}", n_asked());
+    // What did change is told in the end, and the next change is told soon.
+    for name in ["new", "newer"] {
+        let listed = format!(r#""result":{{"tools":[{{"name":"{name}"}}]}}"#);
+        scene.upstreams[0].reply_to("tools/list", &listed);
+        let n_before = n_changed(&scene);
+        scene.upstreams[0].say(&say, None).await;
+        let limit = if name == "new" { 60_000 } else { 300 };
+        tokio::time::sleep(Duration::from_millis(limit)).await;
+        assert_eq!(n_changed(&scene), n_before + 1, "{name}");
+        scene.tools(2).await;
+    }
+}

@@ -6,6 +6,7 @@
 )]
 
 mod changes;
+mod health;
 mod lists;
 mod modern;
 mod observed;

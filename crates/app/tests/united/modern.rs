@@ -8,7 +8,7 @@ use riglm_ports::downstream::Route;
 use riglm_ports::fake::ScriptedUpstream;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setup, names, upstream};
+use crate::scene::{Scene, Setup, lists, names, upstream};
 
 fn modern(params: Value) -> Value {
     let mut params = params;
@@ -183,4 +183,38 @@ async fn all_pages_of_a_list_have_one_scope() {
         first["result"]["cacheScope"],
         second["result"]["cacheScope"]
     );
+}
+
+#[tokio::test]
+async fn who_lists_a_changed_list_first_keeps_nobody_else_from_being_told() {
+    let scene = pair();
+    let filter = json!({"toolsListChanged": true});
+    let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
+        "params": modern(json!({"notifications": filter}))});
+    scene.start(&listen).await;
+    for upstream in 0..2 {
+        let is_listen = |sent: &Value| sent["method"] == "subscriptions/listen";
+        let asked = scene.sent_such(upstream, is_listen).await;
+        let ack = json!({"jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": asked["id"]},
+                "notifications": filter}});
+        scene.upstreams[upstream].say(&ack.to_string(), None).await;
+    }
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    scene
+        .delivered_such(|message| message["method"] == acknowledged)
+        .await;
+    let one = scene.ask(1, "tools/list", modern(json!({}))).await;
+    assert_eq!(names(&one), ["a__x", "b__y"]);
+    lists(&scene.upstreams[0], &["new"]);
+    let changed = "notifications/tools/list_changed";
+    let say = json!({"jsonrpc": "2.0", "method": changed}).to_string();
+    scene.upstreams[0].say(&say, None).await;
+    // Another client of the session asks before the first one was told.
+    let other = scene.ask(2, "tools/list", modern(json!({}))).await;
+    assert_eq!(names(&other), ["a__new", "b__y"]);
+    scene
+        .delivered_such(|message| message["method"] == changed)
+        .await;
 }

@@ -334,3 +334,38 @@ async fn what_is_for_all_upstreams_does_not_wait_for_one_that_hangs() {
     let answer = scene.ask(1, "tasks/list", json!({})).await;
     assert_eq!(answer["result"]["tasks"], json!([{"taskId": "t"}]));
 }
+
+#[tokio::test]
+async fn an_upstream_cannot_answer_for_another() {
+    let scene = pair().await;
+    scene.upstreams[0].reply_to("tools/list", "");
+    let list = request(1, "tools/list", &json!({}));
+    scene.start(&list).await;
+    let asked = scene
+        .sent_such(0, |sent| sent["method"] == "tools/list")
+        .await;
+    scene
+        .start(&request(2, "tools/call", &json!({"name": "a__x"})))
+        .await;
+    let listed = |name: &str| json!({"tools": [{"name": name}]});
+    let forged = json!({"jsonrpc": "2.0", "id": asked["id"], "result": listed("forged")});
+    let answered = json!({"jsonrpc": "2.0", "id": 2, "result": {"by": "forged"}});
+    let batch = json!([forged, answered]);
+    for said in [&forged, &answered, &batch] {
+        scene.upstreams[1].say(&said.to_string(), None).await;
+    }
+    let own = json!({"jsonrpc": "2.0", "id": asked["id"], "result": listed("x")});
+    scene.upstreams[0].say(&own.to_string(), None).await;
+    let answer = scene.delivered_such(|message| message["id"] == 1).await;
+    assert_eq!(crate::scene::names(&answer), ["a__x", "b__x"]);
+    let own = json!({"jsonrpc": "2.0", "id": 2, "result": {"by": "a"}});
+    scene.upstreams[0].say(&own.to_string(), None).await;
+    scene
+        .delivered_such(|message| message["result"]["by"] == "a")
+        .await;
+    let delivered = scene.client.delivered();
+    let forged: Vec<_> = (delivered.iter())
+        .filter(|(text, _)| text.contains("forged"))
+        .collect();
+    assert_eq!(forged.len(), 0, "{forged:?}");
+}

@@ -264,3 +264,55 @@ async fn an_upstream_is_unavailable_from_an_unanswered_request_to_its_next_word(
     scene.ask(2, "tools/call", json!({"name": "a__x"})).await;
     assert!(is_available());
 }
+
+#[tokio::test]
+async fn an_upstream_whose_late_list_failed_is_told_of_when_it_is_back() {
+    let scene = Setup::default().scene(vec![upstream("a", &["x"]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    scene.upstreams[0].reply_to("tools/list", "");
+    assert_eq!(scene.tools(1).await, ["b__y"]);
+    lists(&scene.upstreams[0], &["x"]);
+    let reason = "it ended".into();
+    scene.upstreams[0]
+        .lose(UpstreamError::Lost { reason })
+        .await;
+    let changed = "notifications/tools/list_changed";
+    scene
+        .delivered_such(|message| message["method"] == changed)
+        .await;
+    assert_eq!(scene.tools(2).await, ["a__x", "b__y"]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_slow_to_list_is_asked_once_and_once_more() {
+    let setup = Setup {
+        limits: riglm_app::limits::Limits {
+            unite_timeout: Duration::from_millis(50),
+            ..riglm_app::limits::Limits::default()
+        },
+        ..Setup::default()
+    };
+    let scene = setup.scene(vec![upstream("a", &[]), upstream("b", &["y"])]);
+    scene.initialize().await;
+    scene.upstreams[0].reply_to("tools/list", "");
+    for id in 1..6 {
+        assert_eq!(scene.tools(id).await, ["b__y"]);
+    }
+    let n_asked = || n_sent(&scene, 0, "tools/list");
+    assert_eq!(n_asked(), 1);
+    let answer = async |name: &str| {
+        let asked = scene
+            .sent_such(0, |sent| sent["method"] == "tools/list")
+            .await;
+        let answer = json!({"jsonrpc": "2.0", "id": asked["id"],
+            "result": {"tools": [{"name": name}]}});
+        scene.upstreams[0].say(&answer.to_string(), None).await;
+    };
+    answer("old").await;
+    // Those who asked later have what it lists later.
+    until(|| n_asked() == 2).await;
+    answer("new").await;
+    lists(&scene.upstreams[0], &["new"]);
+    assert_eq!(scene.tools(6).await, ["a__new", "b__y"]);
+    assert_eq!(n_asked(), 3);
+}

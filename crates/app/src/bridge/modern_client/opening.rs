@@ -21,7 +21,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Returns [`UpstreamError::Unreachable`] when all connections that a link may have are in use.
+    /// Returns [`UpstreamError::Busy`] when all connections that a link may have are in use.
     pub(super) fn connection_for(
         self: &Arc<Self>,
         state: &mut State,
@@ -119,7 +119,7 @@ fn evict(state: &mut State) -> Result<(), UpstreamError> {
     let oldest = idle
         .min_by_key(|connection| connection.last_used())
         .cloned()
-        .ok_or(UpstreamError::Unreachable {
+        .ok_or(UpstreamError::Busy {
             reason: "all connections that one client may have are in use",
         })?;
     dismiss(state, oldest);

@@ -187,6 +187,7 @@ pub(in crate::proxy) fn upstream_failure(name: &UpstreamName, error: &UpstreamEr
     let code = match error {
         UpstreamError::NotStarted { .. }
         | UpstreamError::Unreachable { .. }
+        | UpstreamError::Busy { .. }
         | UpstreamError::Lost { .. }
         | UpstreamError::SessionExpired
         | UpstreamError::Unauthorized { .. }

@@ -15,6 +15,7 @@ use riglm_domain::tool_result::is_error;
 use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+use serde_json::value::RawValue;
 
 use super::Relay;
 use super::completion::{Ending, Response};
@@ -93,7 +94,9 @@ impl UpstreamEvents for Events {
 
 impl Relay {
     async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
-        self.entry.heard();
+        if message.is_batch() && self.is_united() {
+            return self.pass_parts(&message, related.as_ref()).await;
+        }
         let depth = self.shared.limits().message_depth;
         if message.is_deeper_than(depth) {
             return self.drop_nested(&message, related, depth).await;
@@ -144,6 +147,18 @@ impl Relay {
         }
     }
 
+    /// Passes each part of a batch on by itself: what is said for other upstreams is kept apart by
+    /// message.
+    async fn pass_parts(self: &Arc<Self>, batch: &Message, related: Option<&RequestId>) {
+        let parts: Vec<&RawValue> = serde_json::from_slice(batch.raw()).unwrap_or_default();
+        for part in parts {
+            match Message::from_text(part.get().to_owned()) {
+                Ok(part) => Box::pin(self.pass_to_client(part, related.cloned())).await,
+                Err(error) => tracing::debug!("a part of a batch is no message: {error}"),
+            }
+        }
+    }
+
     /// Notes what the server will tell of on a stream of notifications.
     fn note_acknowledged(&self, params: &str) {
         let honoured = member(params, "notifications").unwrap_or("{}");
@@ -189,10 +204,14 @@ impl Relay {
                 return tracing::debug!("an answer that nobody waits for any more is dropped");
             }
             tracing::debug!("the upstream answered a request that is not in flight");
+            if self.is_united() && envelope.id().or(related.as_ref()).is_some() {
+                return; // It may be a request that another upstream was asked.
+            }
             let message = self.without_forbidden(message, |_| true);
             let route = related.map_or(Route::Standalone, Route::Related);
             return self.client.deliver(message, route).await;
         };
+        self.note_answered(&id, &pending);
         end_span(&mut pending, &message, envelope);
         let mut ending = Ending::new(self, pending);
         let since_progress = ending.last_progress().map(|progress| progress.elapsed());
@@ -234,6 +253,14 @@ impl Relay {
         Some((id.clone(), pending))
     }
 
+    /// Notes that the upstream answers requests. What it says while a connection is set up is no sign
+    /// of that: the answer to the handshake is.
+    fn note_answered(&self, id: &RequestId, pending: &Pending) {
+        if pending.is_for_upstream() && !is_of_set_up(id, pending) {
+            self.entry.heard();
+        }
+    }
+
     /// Does what the answer to a request calls for. Returns the message for the client, and how the
     /// request ended.
     async fn settle(
@@ -258,6 +285,8 @@ impl Relay {
                 if let Some(result) = result {
                     self.agreed(result, &pending).await;
                     promised = self.lists().and_then(|_| promising(result));
+                } else {
+                    self.note_trouble(&UpstreamError::refused(&message), true);
                 }
                 match promised {
                     Some(result) => message.with_result(&result),
@@ -361,6 +390,7 @@ impl Relay {
                             others.insert(id.clone());
                         }
                         route = Route::Related(id.clone());
+                        self.note_answered(id, &pending);
                         end_span(&mut pending, &message, envelope);
                         let mut ending = Ending::new(self, pending);
                         if let Some(mut pending) = ending.take() {

@@ -180,7 +180,7 @@ impl Relay {
             opened = self.connection.open(slot, set_up, events) => opened,
             () = self.closing.cancelled() => return Err(lost()),
         };
-        let live = opened.inspect_err(|error| self.note_failure(error))?;
+        let live = opened.inspect_err(|error| self.note_trouble(error, true))?;
         if !is_handshake {
             let set_up = tokio::select! {
                 set_up = self.set_up(&live) => set_up,
@@ -188,7 +188,7 @@ impl Relay {
             };
             if let Err(error) = set_up {
                 self.connection.failed();
-                self.note_failure(&error);
+                self.note_trouble(&error, true);
                 live.link.close().await;
                 return Err(error);
             }
@@ -205,40 +205,47 @@ impl Relay {
         Ok(live)
     }
 
-    /// Notes that the upstream could not be reached, unless that is because this session ends.
-    fn note_failure(&self, error: &UpstreamError) {
-        if !self.closing.is_cancelled() {
-            self.entry.failed(error);
-        }
-    }
-
     /// Notes that a message came to nothing, unless that is because this session ends. The upstream is
-    /// unavailable if nothing reaches it, or if the message was to set a connection up.
+    /// unavailable if nothing reaches it, or if the message was to set a connection up, unless that may
+    /// be for what the client said or holds for this session alone.
     pub(super) fn note_trouble(&self, error: &UpstreamError, is_set_up: bool) {
-        let is_out_of_reach = matches!(
-            error,
+        if self.closing.is_cancelled() {
+            return;
+        }
+        let entry = &self.entry;
+        match error {
+            UpstreamError::Busy { .. } => entry.had_no_room(error),
+            UpstreamError::Refused { .. } => entry.refused(error),
+            UpstreamError::Status { status: 400..=499 } if is_set_up => entry.refused(error),
             UpstreamError::NotStarted { .. }
-                | UpstreamError::Unreachable { .. }
-                | UpstreamError::Unauthorized { .. }
-        );
-        if is_set_up || is_out_of_reach {
-            self.note_failure(error);
-        } else if *error != UpstreamError::SessionExpired && !self.closing.is_cancelled() {
-            self.entry.troubled(error);
+            | UpstreamError::Unreachable { .. }
+            | UpstreamError::Unauthorized { .. } => entry.failed(error),
+            _ if is_set_up => entry.failed(error),
+            UpstreamError::SessionExpired => {}
+            _ => entry.troubled(error),
         }
     }
 
-    /// Sets a new connection up, and notes when that takes longer than sessions wait for it.
+    /// Sets a new connection up, and notes when that takes longer than sessions wait for it. A check
+    /// finds out before that whether others are answered.
     async fn set_up(&self, live: &Live) -> Result<(), UpstreamError> {
+        let begun = Instant::now();
         let playing_back = self.play_back(live);
+        if !self.is_united() {
+            return playing_back.await;
+        }
         tokio::pin!(playing_back);
-        let patience = self.shared.limits().unite_timeout;
-        if let Ok(set_up) = tokio::time::timeout(patience, &mut playing_back).await {
+        let half = self.shared.limits().unite_timeout / 2;
+        if let Ok(set_up) = tokio::time::timeout(half, &mut playing_back).await {
             return set_up;
         }
-        if self.is_united() {
-            self.entry.is_late();
+        if !self.entry.has_answered_since(begun) {
+            self.entry.doubt();
         }
+        if let Ok(set_up) = tokio::time::timeout(half, &mut playing_back).await {
+            return set_up;
+        }
+        self.entry.is_late(begun);
         playing_back.await
     }
 
@@ -259,7 +266,7 @@ impl Relay {
             &Event::LimitReached(Limit::Connections),
             &self.caller.origin(),
         );
-        Err(UpstreamError::Unreachable {
+        Err(UpstreamError::Busy {
             reason: match lack {
                 Lack::Total => "as many connections are in use as its max_connections allows",
                 Lack::Share => {

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::Ask;
 use super::listen::Listen;
 use crate::proxy::member::Member;
+use crate::proxy::relay::Relay;
 use crate::proxy::relay::completion::upstream_failure;
 use crate::proxy::session::ClientSession;
 
@@ -55,8 +56,17 @@ impl ClientSession {
             if !session.united.state().asks.contains_key(&id) {
                 return; // It was taken back before it was made.
             }
+            let asking = Arc::downgrade(&session);
             drop(session);
-            match relay.receive(request).await {
+            let received = relay.receive(request).await;
+            // It may have been taken back just before the relay knew of it.
+            let is_asked = asking
+                .upgrade()
+                .is_some_and(|session| session.united.state().asks.contains_key(&id));
+            if !is_asked && relay.is_waiting_for(&id) {
+                take_back(&relay, &id).await;
+            }
+            match received {
                 Ok(Some(exchange)) => exchange.run.await,
                 Ok(None) => {}
                 Err(error) => tracing::debug!("a request was not passed on: {}", error.message),
@@ -86,15 +96,19 @@ impl Drop for Asking {
         let (Some(_), Ok(runtime)) = (waiting, tokio::runtime::Handle::try_current()) else {
             return; // It was answered.
         };
-        let Ok(cancelled) = cancellation(&self.id) else {
-            return;
-        };
         let relay = Arc::clone(&self.member.relay);
-        runtime.spawn(async move {
-            if let Err(error) = relay.receive(cancelled).await {
-                tracing::debug!("a request could not be taken back: {}", error.message);
-            }
-        });
+        let id = self.id.clone();
+        runtime.spawn(async move { take_back(&relay, &id).await });
+    }
+}
+
+/// Takes a request back that was made of a member.
+async fn take_back(relay: &Arc<Relay>, id: &RequestId) {
+    let Ok(cancelled) = cancellation(id) else {
+        return;
+    };
+    if let Err(error) = relay.receive(cancelled).await {
+        tracing::debug!("a request could not be taken back: {}", error.message);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is remembered of one upstream: how it answered handshakes, and its last known lists.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,14 +14,18 @@ use super::list_kind::ListKind;
 
 /// How many different answers to a handshake are remembered.
 const MAX_HELLOS: usize = 16;
-/// How many lists are remembered.
-const MAX_LISTS: usize = 64;
-/// How many bytes they may have in all.
+/// How many lists are remembered. Where there are more, those who have the most of them lose one.
+const MAX_LISTS: usize = 256;
+/// With how many different capabilities one principal has a list of a kind.
+const MAX_CAPABILITIES: usize = 4;
+/// How many bytes they may have in all; who has the most of them loses a list likewise.
 const MAX_BYTES: usize = 32 << 20;
 /// The most entries of one list of one upstream.
 const MAX_ENTRIES: usize = 5_000;
 /// The most bytes of them.
 const MAX_LIST_BYTES: usize = 16 << 20;
+/// Up to how many bytes a list is small: hashing takes about a millisecond at most.
+const SMALL_BYTES: usize = 512 << 10;
 
 /// Whose list it is: what a server lists may depend on who asks and on what the client can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +96,11 @@ impl MemberList {
         next.map(str::to_owned)
     }
 
+    /// Returns whether it takes no time worth mentioning to read all of it.
+    pub(in crate::proxy) fn is_small(&self) -> bool {
+        self.n_bytes <= SMALL_BYTES
+    }
+
     fn set_digest(&mut self) {
         let mut digest = Sha256::new();
         for entry in &self.entries {
@@ -151,14 +161,50 @@ impl Catalog {
         let equal = lists.iter().find(|(_, known)| **known == list);
         let list = equal.map_or_else(|| Arc::new(list), |(_, known)| Arc::clone(known));
         lists.retain(|(known, _)| *known != key);
-        lists.insert(0, (key, Arc::clone(&list)));
-        lists.truncate(MAX_LISTS);
-        let mut n_bytes = 0;
-        lists.retain(|(_, list)| {
-            n_bytes += list.n_bytes;
-            n_bytes <= MAX_BYTES
+        let mut n_alike = 1;
+        lists.retain(|(known, _)| {
+            let is_alike = known.kind == key.kind && known.principal == key.principal;
+            n_alike += usize::from(is_alike);
+            !is_alike || n_alike <= MAX_CAPABILITIES
         });
+        lists.insert(0, (key, Arc::clone(&list)));
+        while lists.len() > MAX_LISTS {
+            drop_of_largest(&mut lists, |_| 1);
+        }
+        while n_bytes_of(&lists) > MAX_BYTES {
+            drop_of_largest(&mut lists, |list| list.n_bytes.max(1));
+        }
         list
+    }
+}
+
+/// Returns how many bytes lists have, where equal ones share their memory.
+fn n_bytes_of(lists: &[(ListKey, Arc<MemberList>)]) -> usize {
+    let mut counted = HashSet::new();
+    let lists = lists.iter().map(|(_, list)| list);
+    let own = lists.filter(|list| counted.insert(Arc::as_ptr(list)));
+    own.map(|list| list.n_bytes).sum()
+}
+
+/// Drops the oldest list of the principal whose lists have the most of a measure. Among those who have
+/// as much, it is the one that was given a list last.
+fn drop_of_largest(
+    lists: &mut Vec<(ListKey, Arc<MemberList>)>,
+    measure: impl Fn(&MemberList) -> usize,
+) {
+    let mut sums: HashMap<&Principal, usize> = HashMap::new();
+    for (key, list) in lists.iter() {
+        *sums.entry(&key.principal).or_default() += measure(list);
+    }
+    let most = sums.values().copied().max().unwrap_or_default();
+    let mut newest_first = lists.iter().map(|(key, _)| &key.principal);
+    let largest = newest_first.find(|principal| sums[*principal] == most);
+    let oldest = largest.and_then(|largest| {
+        let mut all = lists.iter();
+        all.rposition(|(key, _)| key.principal == *largest)
+    });
+    if let Some(oldest) = oldest {
+        lists.remove(oldest);
     }
 }
 
@@ -257,6 +303,69 @@ mod tests {
         assert_eq!(catalog.similar_list(&key("bob", 1)), None);
         let public = catalog.remember(key("eve", 1), list("public"));
         assert_eq!(catalog.similar_list(&key("bob", 1)), Some(public));
+    }
+
+    /// Remembers a list of so many bytes.
+    fn remember(catalog: &Catalog, principal: &str, capabilities: u16, n_bytes: usize) {
+        let mut list = MemberList::default();
+        let text = "x".repeat(n_bytes);
+        let page = format!(r#"{{"tools":[{{"name":"{principal}-{capabilities}","d":"{text}"}}]}}"#);
+        list.add_page(ListKind::Tools, &page);
+        catalog.remember(key_of(principal, capabilities), list);
+    }
+
+    fn key_of(principal: &str, capabilities: u16) -> ListKey {
+        let mut digest = [0; 8];
+        digest[..2].copy_from_slice(&capabilities.to_le_bytes());
+        ListKey {
+            kind: ListKind::Tools,
+            principal: Principal::named(principal),
+            capabilities: digest,
+        }
+    }
+
+    #[test]
+    fn who_comes_with_ever_other_capabilities_takes_no_list_of_others() {
+        let catalog = Catalog::default();
+        remember(&catalog, "ann", 1, 10);
+        for capabilities in 0..1_000 {
+            remember(&catalog, "eve", capabilities, 10);
+        }
+        assert!(catalog.list(&key_of("ann", 1)).is_some());
+        let n_kept = (0..1_000).filter(|n| catalog.list(&key_of("eve", *n)).is_some());
+        assert_eq!(n_kept.count(), MAX_CAPABILITIES);
+        assert!(catalog.list(&key_of("eve", 999)).is_some());
+    }
+
+    #[test]
+    fn each_of_many_principals_keeps_a_list_as_long_as_there_is_room() {
+        let catalog = Catalog::default();
+        for principal in 0..MAX_LISTS - MAX_CAPABILITIES {
+            remember(&catalog, &principal.to_string(), 1, 10);
+        }
+        for capabilities in 0..100 {
+            remember(&catalog, "eve", capabilities, 10);
+        }
+        for principal in 0..MAX_LISTS - MAX_CAPABILITIES {
+            assert!(catalog.list(&key_of(&principal.to_string(), 1)).is_some());
+        }
+        remember(&catalog, "new", 1, 10);
+        assert!(catalog.list(&key_of("new", 1)).is_some());
+        assert_eq!(catalog.list(&key_of("eve", 96)), None);
+    }
+
+    #[test]
+    fn who_has_the_largest_lists_makes_room_for_others() {
+        let catalog = Catalog::default();
+        remember(&catalog, "ann", 1, 1 << 20);
+        for capabilities in 0..4 {
+            remember(&catalog, "eve", capabilities, 12 << 20);
+        }
+        assert!(catalog.list(&key_of("ann", 1)).is_some());
+        let kept: Vec<u16> = (0..4)
+            .filter(|n| catalog.list(&key_of("eve", *n)).is_some())
+            .collect();
+        assert_eq!(kept, [2, 3]);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use super::ask::Behalf;
 use super::from_client::Reply;
 use super::list_kind::ChangeKind;
-use super::waiting::Standing;
+use super::waiting::{Awaited, Standing, Wait};
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::member::Member;
 use crate::proxy::session::ClientSession;
@@ -96,8 +95,10 @@ impl ClientSession {
         let known = member.relay.entry.catalog.last_hello();
         let relay = Arc::clone(&member.relay);
         let mut connecting = tokio::spawn(async move { relay.connect().await.is_ok() });
-        let patience = self.patience(member, known.is_some());
-        match tokio::time::timeout(patience, &mut connecting).await {
+        let wait = self.begin_greeting(member, known.is_some());
+        let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
+        drop(wait);
+        match connected {
             Ok(Ok(true)) => return member.relay.hello(),
             Ok(_) => {}
             Err(_) => {
@@ -122,8 +123,9 @@ impl ClientSession {
         let catalog = &member.relay.entry.catalog;
         let known = catalog.last_hello();
         let asked = self.ask(member, message, Behalf::default());
-        let patience = self.patience(member, known.is_some());
-        let answer = tokio::time::timeout(patience, asked).await;
+        let wait = self.begin_greeting(member, known.is_some());
+        let answer = tokio::time::timeout(wait.limit, asked).await;
+        drop(wait);
         let answer = answer.ok().and_then(Result::ok);
         let result = answer
             .as_ref()
@@ -131,15 +133,15 @@ impl ClientSession {
         result.map(|result| catalog.hello(result)).or(known)
     }
 
-    /// Returns how long a member's answer to the handshake is waited for.
-    fn patience(&self, member: &Member, is_known: bool) -> Duration {
+    /// Begins to wait for a member's answer to the handshake.
+    fn begin_greeting<'a>(&self, member: &'a Member, is_known: bool) -> Wait<'a> {
         let standing = match member.relay.entry.failure() {
             Some(_) => Standing::Failing,
             None if is_known => Standing::Known,
             None => Standing::Unknown,
         };
         let in_full = self.shared.limits().unite_timeout;
-        member.waiting.patience(standing, in_full, Instant::now())
+        member.waiting.begin(Awaited::Handshake, standing, in_full)
     }
 }
 

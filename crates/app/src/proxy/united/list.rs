@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::edit;
@@ -25,7 +25,7 @@ use super::list_kind::ListKind;
 use super::search::taken;
 use super::seen::SeenList;
 use super::template::Template;
-use super::waiting::{Fetched, Standing};
+use super::waiting::{Awaited, Fetched, Question, Standing};
 use crate::filtering::Lists;
 use crate::proxy::listing::{Listing, Page};
 use crate::proxy::member::Member;
@@ -416,6 +416,10 @@ impl ClientSession {
         let page_entries = self.shared.limits().list_page_entries;
         self.united.state().note_list(kind, &list, page_entries);
         let is_complete = n_failed + n_late == 0;
+        if kind == ListKind::Tools && !is_complete {
+            // What lacks some must not pass for what was known of all.
+            self.united.forget_gathered();
+        }
         let offer = (kind == ListKind::Tools).then(|| {
             let whole = self.know(&members, &list, (!missing.is_empty(), is_complete, epoch));
             self.shared.permitted(&self.caller, &whole)
@@ -514,52 +518,73 @@ impl ClientSession {
             None => Standing::Unknown,
         };
         let in_full = self.shared.limits().unite_timeout;
-        let patience = waiting.patience(standing, in_full, Instant::now());
-        let mut asked = waiting.ask_once(kind, member.relay.is_connected(), |answer| {
-            self.begin(member, template.clone(), key.clone(), answer);
+        let wait = waiting.begin(Awaited::List(kind), standing, in_full);
+        let questioned = (kind, key.capabilities);
+        let is_connected = member.relay.is_connected();
+        let asked = waiting.ask_once(questioned, is_connected, |answer, before| {
+            self.begin(member, (template.clone(), key.clone()), answer, before);
         });
-        let fetched = tokio::time::timeout(patience, asked.wait_for(Option::is_some)).await;
-        let fetched = fetched.map(|fetched| fetched.ok().and_then(|fetched| fetched.clone()));
+        let Some(asked) = asked else {
+            return known.map_or(Listed::Late, Listed::Known);
+        };
+        let fetched = tokio::time::timeout(wait.limit, answered(asked.clone())).await;
+        drop(wait);
         waiting.note(fetched.is_err());
         match fetched {
             Ok(Some(Ok(list))) => Listed::Fresh(list),
             Err(_) if failure().is_none() => {
-                self.tell_when_it_comes(kind, known.clone(), asked);
+                let shown = known.clone();
+                self.tell_when_it_comes(member, (template.untraced(), key), shown, asked);
                 known.map_or(Listed::Late, Listed::Known)
             }
             failed => {
-                // One that is there and does not list will hardly do so when it is asked again.
-                if failure().is_some() {
-                    let (watched, template) = (Arc::clone(member), template.untraced());
-                    self.watch_for_return(member, move |asking| {
-                        let (member, template, key) =
-                            (Arc::clone(&watched), template.clone(), key.clone());
-                        async move { asking.fetch(&member, &template, key).await.is_ok() }
-                    });
-                }
+                self.look_for_list(member, template.untraced(), key);
+                let failure = failure();
+                let is_down = failure.is_some();
                 let reason = failed.ok().flatten().and_then(Result::err);
-                let reason = reason.or_else(|| failure().map(|failure| failure.to_string()));
+                let reason = reason.or_else(|| failure.map(|failure| failure.to_string()));
                 let reason = reason.unwrap_or_else(|| "it could not be asked".into());
-                Listed::Failed(reason, known)
+                match known {
+                    // What this session runs into says nothing of the upstream: its list holds.
+                    Some(known) if !is_down && !member.relay.is_connected() => Listed::Known(known),
+                    known => Listed::Failed(reason, known),
+                }
             }
         }
     }
 
-    /// Begins to fetch a member's list, which goes on although nobody waits any more.
+    /// Asks a member for its list again and again that could not be asked, and tells the client when it
+    /// has come. One that is there and does not list will hardly do so when it is asked again.
+    fn look_for_list(self: &Arc<Self>, member: &Arc<Member>, template: Template, key: ListKey) {
+        if member.relay.entry.failure().is_none() && member.relay.is_connected() {
+            return;
+        }
+        let watched = Arc::clone(member);
+        self.watch_for_return(member, move |asking| {
+            let (member, template, key) = (Arc::clone(&watched), template.clone(), key.clone());
+            async move { asking.fetch(&member, &template, key).await.is_ok() }
+        });
+    }
+
+    /// Begins to fetch a member's list when the question before is answered, which goes on although
+    /// nobody waits any more.
     fn begin(
         self: &Arc<Self>,
         member: &Arc<Member>,
-        template: Template,
-        key: ListKey,
-        answer: watch::Sender<Fetched>,
+        (template, key): (Template, ListKey),
+        answer: watch::Sender<Question>,
+        before: Option<watch::Receiver<Question>>,
     ) {
         let session = Arc::clone(self);
         let member = Arc::clone(member);
         tokio::spawn(async move {
-            let kind = template.kind;
+            if let Some(before) = before {
+                answered(before).await;
+            }
+            answer.send_replace(Question::Asked);
             let fetched = session.fetch(&member, &template, key).await;
-            answer.send_replace(Some(fetched));
-            member.waiting.forget(kind);
+            answer.send_replace(Question::Answered(fetched));
+            member.waiting.forget();
         });
     }
 
@@ -567,20 +592,27 @@ impl ClientSession {
     /// one than it was shown.
     fn tell_when_it_comes(
         self: &Arc<Self>,
-        kind: ListKind,
+        member: &Arc<Member>,
+        (template, key): (Template, ListKey),
         shown: Option<Arc<MemberList>>,
-        mut asked: watch::Receiver<Fetched>,
+        asked: watch::Receiver<Question>,
     ) {
         let session = Arc::downgrade(self);
+        let member = Arc::downgrade(member);
         tokio::spawn(async move {
-            let fetched = asked.wait_for(Option::is_some).await;
-            let Some(Ok(list)) = fetched.ok().and_then(|fetched| fetched.clone()) else {
+            let fetched = answered(asked).await;
+            let (Some(session), Some(member)) = (session.upgrade(), member.upgrade()) else {
                 return;
             };
-            let is_same =
-                shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
-            if let Some(session) = session.upgrade().filter(|_| !is_same) {
-                session.changed(kind.change(), &[]);
+            match fetched {
+                Some(Ok(list)) => {
+                    let is_same =
+                        shown.map_or(list.entries.is_empty(), |shown| shown.digest == list.digest);
+                    if !is_same {
+                        session.changed(template.kind.change(), &[]);
+                    }
+                }
+                Some(Err(_)) | None => session.look_for_list(&member, template, key),
             }
         });
     }
@@ -623,7 +655,22 @@ impl ClientSession {
             }
             cursor = next;
         }
-        Ok(member.relay.entry.catalog.remember(key, list))
+        let entry = Arc::clone(&member.relay.entry);
+        if list.is_small() {
+            return Ok(entry.catalog.remember(key, list));
+        }
+        let remembering = move || entry.catalog.remember(key, list);
+        let remembered = self.shared.long_work.done(remembering).await;
+        remembered.ok_or_else(|| "its list could not be read".into())
+    }
+}
+
+/// Waits until a question is answered; `None` if it never will be.
+async fn answered(mut asked: watch::Receiver<Question>) -> Option<Fetched> {
+    let answered = asked.wait_for(Question::is_answered).await;
+    match &*answered.ok()? {
+        Question::Answered(fetched) => Some(fetched.clone()),
+        Question::Queued | Question::Asked => None,
     }
 }
 

@@ -25,6 +25,17 @@ pub(super) struct SeenList {
     is_told: bool,
 }
 
+/// What came of looking at lists that may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Look {
+    /// There was nothing to look at.
+    None,
+    /// They are what the client saw.
+    Same,
+    /// One of them is another, of which the client has to be told.
+    Other,
+}
+
 impl SeenList {
     pub(super) fn new(
         template: &Template,
@@ -54,7 +65,15 @@ impl ClientSession {
     /// Notes what the client is shown of a list. `n_changes` is how many changes had been noted when
     /// the list was asked for: one that was noted since may not be in it.
     pub(super) fn note_seen(self: &Arc<Self>, kind: ListKind, seen: SeenList, n_changes: u64) {
-        self.united.state().seen.insert(kind, seen);
+        {
+            let mut state = self.united.state();
+            let before = state.seen.insert(kind, seen);
+            let is_changing = state.is_changing(kind.change());
+            if before.is_some() && is_changing && !self.caller.is_initialized() {
+                // Another client of the session may have seen what was there before.
+                state.told_anyhow.insert(kind.change());
+            }
+        }
         if self.n_changes(kind) != n_changes {
             let members = self.members();
             let all: Vec<u64> = members.iter().map(|member| member.number).collect();
@@ -74,14 +93,14 @@ impl ClientSession {
     }
 
     /// Returns whether a list is another one than the client saw when it asked last, and notes that
-    /// the client is told so; false for lists that it never asked for, and where it was told
-    /// already. `members` are asked for their lists again.
-    pub(super) async fn differs_from_seen(
+    /// the client is told so; lists that it never asked for are not looked at, nor those of which it
+    /// was told already. `members` are asked for their lists again.
+    pub(super) async fn look_at_changed(
         self: &Arc<Self>,
         kind: ChangeKind,
         members: &BTreeSet<u64>,
-    ) -> bool {
-        let mut differs = false;
+    ) -> Look {
+        let mut look = Look::None;
         for list in kind.lists() {
             let seen = self.united.state().seen.get(list).cloned();
             let Some(seen) = seen.filter(|seen| !seen.is_told) else {
@@ -95,6 +114,7 @@ impl ClientSession {
                 }
             };
             if self.is_same(&seen, &gathered).await {
+                look = look.max(Look::Same);
                 continue;
             }
             let mut state = self.united.state();
@@ -102,10 +122,13 @@ impl ClientSession {
             let newest = state.seen.get_mut(list);
             if let Some(newest) = newest.filter(|newest| Arc::ptr_eq(&newest.list, &seen.list)) {
                 newest.is_told = true;
-                differs = true;
+                look = Look::Other;
+            } else if !self.caller.is_initialized() {
+                // Then it was another client of the session that asked.
+                look = Look::Other;
             }
         }
-        differs
+        look
     }
 
     /// Returns whether the client would be shown the same again.

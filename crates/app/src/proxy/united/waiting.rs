@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::catalog::MemberList;
 use super::list_kind::ListKind;
@@ -24,8 +25,30 @@ const PATIENCE_WITH_FAILING: Duration = Duration::from_millis(50);
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 
-/// What came of asking for a list; nothing yet.
-pub(super) type Fetched = Option<Result<Arc<MemberList>, String>>;
+/// What came of asking for a list.
+pub(super) type Fetched = Result<Arc<MemberList>, String>;
+
+/// How far a question for a list is.
+#[derive(Clone, Debug)]
+pub(super) enum Question {
+    /// The member is asked when it has answered the question before.
+    Queued,
+    /// It is being asked.
+    Asked,
+    Answered(Fetched),
+}
+
+impl Question {
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self, Self::Answered(_))
+    }
+}
+
+/// What one member is asked alike: a kind of list, and the digest of the capabilities it is asked with.
+type Questioned = (ListKind, [u8; 8]);
+/// How many different questions a member is asked at a time in one session, each of which may be in
+/// progress once and queued once.
+const MAX_QUESTIONS: usize = 16;
 
 /// What is known of an upstream that is going to be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +61,72 @@ pub(super) enum Standing {
     Unknown,
 }
 
+/// What a member is waited for to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Awaited {
+    /// A handshake, or discovery in its place.
+    Handshake,
+    List(ListKind),
+}
+
 /// What a session remembers of a member's slowness.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Waiting {
     /// It was not there when it was waited for.
     was_late: AtomicBool,
-    /// The session waits until then for an upstream of which nothing is known.
-    deadline: OnceLock<Instant>,
+    /// For how long it was waited for while nothing was known of it.
+    spent: Mutex<HashMap<Awaited, Spent>>,
     /// Somebody looks whether it comes back.
     is_watched: AtomicBool,
     /// What it is being asked for.
-    fetches: Mutex<HashMap<ListKind, watch::Receiver<Fetched>>>,
+    questions: Mutex<HashMap<Questioned, watch::Receiver<Question>>>,
+}
+
+/// The time that was spent on waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    before: Duration,
+    /// Since when somebody waits now.
+    since: Option<Instant>,
+    n_waiting: usize,
+}
+
+impl Spent {
+    fn at(self, now: Instant) -> Duration {
+        let current = self.since.map(|since| now.saturating_duration_since(since));
+        self.before + current.unwrap_or_default()
+    }
+}
+
+/// Somebody who waits for a member, as long as it lives.
+#[derive(Debug)]
+pub(super) struct Wait<'a> {
+    waiting: &'a Waiting,
+    /// What is counted as waited for.
+    counted: Option<Awaited>,
+    /// How long to wait.
+    pub(super) limit: Duration,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut spent = self.waiting.spent();
+        let Some(spent) = self.counted.and_then(|of| spent.get_mut(&of)) else {
+            return;
+        };
+        spent.n_waiting = spent.n_waiting.saturating_sub(1);
+        if spent.n_waiting == 0 {
+            spent.before = spent.at(Instant::now());
+            spent.since = None;
+        }
+    }
 }
 
 impl Waiting {
-    /// Returns how long to wait at `now` for an answer of which an earlier one is known or not. For
-    /// an upstream of which nothing is known the session waits `in_full`, in all its requests
-    /// together.
-    pub(super) fn patience(&self, standing: Standing, in_full: Duration, now: Instant) -> Duration {
+    /// Begins to wait for an answer of which an earlier one is known or not. For an upstream of which
+    /// nothing is known the session waits `in_full`: for all handshakes and one kind of list together,
+    /// and only the time counts for which it waited.
+    pub(super) fn begin(&self, of: Awaited, standing: Standing, in_full: Duration) -> Wait<'_> {
         let short = match standing {
             Standing::Failing => PATIENCE_WITH_FAILING,
             Standing::Known if self.was_late.load(Ordering::Relaxed) => PATIENCE_WITH_SLOW,
@@ -63,10 +134,31 @@ impl Waiting {
         };
         let short = short.min(in_full);
         if standing != Standing::Unknown {
-            return short;
+            return Wait {
+                waiting: self,
+                counted: None,
+                limit: short,
+            };
         }
-        let deadline = *self.deadline.get_or_init(|| now + in_full);
-        deadline.saturating_duration_since(now).max(short)
+        let now = Instant::now();
+        let mut spent = self.spent();
+        let own = spent.entry(of).or_default();
+        let so_far = own.at(now);
+        own.n_waiting += 1;
+        own.since.get_or_insert(now);
+        let handshake = spent
+            .get(&Awaited::Handshake)
+            .filter(|_| of != Awaited::Handshake);
+        let handshake = handshake.map_or(Duration::ZERO, |spent| spent.at(now));
+        Wait {
+            waiting: self,
+            counted: Some(of),
+            limit: in_full.saturating_sub(so_far + handshake).max(short),
+        }
+    }
+
+    fn spent(&self) -> MutexGuard<'_, HashMap<Awaited, Spent>> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes whether the member was there in time.
@@ -74,37 +166,48 @@ impl Waiting {
         self.was_late.store(was_late, Ordering::Relaxed);
     }
 
-    /// Returns the question for a list that is on its way, or begins one with `begin`. Only to a
-    /// member that is not connected nobody asks twice: of one that is, an older answer could be from
-    /// before a change.
+    /// Returns a question for a list that stands for one that is asked now, or begins one with `begin`.
+    /// One that is in progress stands for it only at a member that is not connected: of one that is,
+    /// the answer could be from before a change. `begin` is given the question before, which has to be
+    /// answered first. `None` is returned where too many different questions are in progress.
     pub(super) fn ask_once(
         &self,
-        kind: ListKind,
+        questioned: Questioned,
         is_connected: bool,
-        begin: impl FnOnce(watch::Sender<Fetched>),
-    ) -> watch::Receiver<Fetched> {
-        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_connected
-            && let Some(asked) = fetches.get(&kind)
-            && asked.borrow().is_none()
-            && asked.has_changed().is_ok()
+        begin: impl FnOnce(watch::Sender<Question>, Option<watch::Receiver<Question>>),
+    ) -> Option<watch::Receiver<Question>> {
+        let mut questions = self.questions();
+        questions.retain(|_, asked| !is_over(asked));
+        let before = questions.get(&questioned);
+        if let Some(asked) = before
+            && (!is_connected || matches!(*asked.borrow(), Question::Queued))
         {
-            return asked.clone();
+            return Some(asked.clone());
         }
-        let (answer, asked) = watch::channel(None);
-        begin(answer);
-        fetches.insert(kind, asked.clone());
-        asked
+        if before.is_none() && questions.len() >= MAX_QUESTIONS {
+            return None;
+        }
+        let (answer, asked) = watch::channel(Question::Queued);
+        begin(answer, before.cloned());
+        questions.insert(questioned, asked.clone());
+        Some(asked)
     }
 
     /// Forgets the answers to questions; who waits for them has them.
-    pub(super) fn forget(&self, kind: ListKind) {
-        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_answered = |asked: &watch::Receiver<Fetched>| asked.borrow().is_some();
-        if fetches.get(&kind).is_some_and(is_answered) {
-            fetches.remove(&kind);
-        }
+    pub(super) fn forget(&self) {
+        self.questions().retain(|_, asked| !is_over(asked));
     }
+
+    fn questions(&self) -> MutexGuard<'_, HashMap<Questioned, watch::Receiver<Question>>> {
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether nothing comes of a question any more.
+fn is_over(asked: &watch::Receiver<Question>) -> bool {
+    asked.borrow().is_answered() || asked.has_changed().is_err()
 }
 
 impl ClientSession {
@@ -134,7 +237,7 @@ impl ClientSession {
                     return;
                 }
                 // A client that is gone must not keep a process running by this.
-                let silent_for = session.caller.silent_for(Instant::now());
+                let silent_for = session.caller.silent_for(std::time::Instant::now());
                 let idle_timeout = member.relay.entry.upstream.options.idle_timeout;
                 let is_gone = silent_for.is_some_and(|silent| silent >= idle_timeout);
                 let is_back = !is_gone && ask(Arc::clone(&session)).await;
@@ -156,31 +259,71 @@ impl ClientSession {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_unknown_upstream_is_waited_for_in_full_and_once() {
+    const FULL: Duration = Duration::from_secs(10);
+    const TOOLS: Awaited = Awaited::List(ListKind::Tools);
+    const PROMPTS: Awaited = Awaited::List(ListKind::Prompts);
+
+    /// Waits for an unknown upstream for so many seconds, and returns how long it might have been.
+    async fn waited(waiting: &Waiting, of: Awaited, seconds: u64) -> Duration {
+        let wait = waiting.begin(of, Standing::Unknown, FULL);
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        wait.limit
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_upstream_is_waited_for_in_full_for_each_kind_of_list() {
         let waiting = Waiting::default();
-        let (full, start) = (Duration::from_secs(10), Instant::now());
-        let at = |after: u64| {
-            let now = start + Duration::from_secs(after);
-            waiting.patience(Standing::Unknown, full, now)
-        };
-        assert_eq!(at(0), full);
-        // A handshake that was waited for does not shorten the wait for the list behind it to less
-        // than what is left.
+        assert_eq!(waited(&waiting, Awaited::Handshake, 4).await, FULL);
         waiting.note(true);
-        assert_eq!(at(4), Duration::from_secs(6));
-        assert_eq!(at(20), PATIENCE);
+        // A handshake that was waited for shortens the wait for the list behind it.
+        assert_eq!(waited(&waiting, TOOLS, 2).await, Duration::from_secs(6));
+        // Time in which nobody waits does not count.
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(waited(&waiting, TOOLS, 4).await, Duration::from_secs(4));
+        assert_eq!(waited(&waiting, TOOLS, 1).await, PATIENCE);
+        assert_eq!(waited(&waiting, PROMPTS, 1).await, Duration::from_secs(6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_at_the_same_time_waits_once() {
+        let waiting = Waiting::default();
+        tokio::join!(
+            waited(&waiting, TOOLS, 3),
+            waited(&waiting, TOOLS, 2),
+            waited(&waiting, TOOLS, 1),
+        );
+        assert_eq!(waited(&waiting, TOOLS, 0).await, Duration::from_secs(7));
     }
 
     #[test]
     fn what_is_known_or_failing_is_hardly_waited_for() {
         let waiting = Waiting::default();
-        let full = Duration::from_secs(10);
-        let wait = |standing, full| waiting.patience(standing, full, Instant::now());
-        assert_eq!(wait(Standing::Known, full), PATIENCE);
-        assert_eq!(wait(Standing::Failing, full), PATIENCE_WITH_FAILING);
+        let wait = |standing, full| waiting.begin(TOOLS, standing, full).limit;
+        assert_eq!(wait(Standing::Known, FULL), PATIENCE);
+        assert_eq!(wait(Standing::Failing, FULL), PATIENCE_WITH_FAILING);
         assert_eq!(wait(Standing::Known, Duration::ZERO), Duration::ZERO);
         waiting.note(true);
-        assert_eq!(wait(Standing::Known, full), PATIENCE_WITH_SLOW);
+        assert_eq!(wait(Standing::Known, FULL), PATIENCE_WITH_SLOW);
+    }
+
+    #[test]
+    fn a_member_is_not_asked_any_number_of_different_questions() {
+        let waiting = Waiting::default();
+        let mut answers = Vec::new();
+        let mut ask = |number: u8| {
+            let questioned = (ListKind::Tools, [number; 8]);
+            let begin = |answer, _| answers.push(answer);
+            waiting.ask_once(questioned, true, begin).is_some()
+        };
+        assert_eq!(
+            (0..100).filter(|number| ask(*number)).count(),
+            MAX_QUESTIONS
+        );
+        answers.clear();
+        assert!(
+            waiting
+                .ask_once((ListKind::Tools, [200; 8]), true, |_, _| {})
+                .is_some()
+        );
     }
 }
