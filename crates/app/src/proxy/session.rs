@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use riglm_domain::edit;
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Kind, Message, RequestId};
@@ -63,6 +64,9 @@ pub struct ClientSession {
     pub(super) closing: CancellationToken,
     ended: CancellationToken,
 }
+
+/// The longest name of a member that is repeated, in characters.
+const MAX_MEMBER_CHARS: usize = 40;
 
 impl ClientSession {
     pub(super) fn new(
@@ -204,7 +208,8 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
-        let message = match self.too_deep(&message) {
+        let unacceptable = self.too_deep(&message).or_else(|| self.ambiguous(&message));
+        let message = match unacceptable {
             None => message,
             Some(error) => match in_place_of_answer(&message, &error) {
                 Some(refusal) => refusal,
@@ -257,6 +262,19 @@ impl ClientSession {
                 format!("the message is nested deeper than {limit} levels (limits.message_depth)");
             RpcError::new(RpcErrorCode::InvalidRequest, text)
         })
+    }
+
+    /// Returns the error for a message that servers may read otherwise than it is judged here, while
+    /// calls of some tools are forbidden.
+    fn ambiguous(&self, message: &Message) -> Option<RpcError> {
+        self.shared.filter.forbidden()?;
+        let member = message.ambiguous_member()?;
+        let text = format!(
+            "the member {:?} stands twice or differs from another only by case: servers may read \
+             such requests in different ways, and the operator forbids calls of some tools",
+            excerpt(&member, MAX_MEMBER_CHARS)
+        );
+        Some(RpcError::new(RpcErrorCode::InvalidRequest, text))
     }
 
     /// Hands an answer of the client to who asked, where that was the proxy itself; returns any other
