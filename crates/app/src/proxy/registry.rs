@@ -158,14 +158,14 @@ impl Proxy {
         let has_several = n_principals > 1;
         let known = &self.shared.has_several_principals;
         known.store(has_several, Ordering::Relaxed);
-        self.shared.share_searches();
+        self.shared.share_work();
     }
 
     /// Has other limits hold from now on. What is in flight, and sessions beyond a number that is
     /// smaller now, may go on.
     pub fn set_limits(&self, limits: Limits) {
         self.shared.limits.store(Arc::new(limits));
-        self.shared.share_searches();
+        self.shared.share_work();
     }
 
     /// Tells clients to ask for their lists of tools again, since another choice by names holds.

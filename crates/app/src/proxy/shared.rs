@@ -160,17 +160,21 @@ impl Shared {
         }
     }
 
-    /// Has searches shared among principals as the limits say.
-    pub(super) fn share_searches(&self) {
-        let of_tools = self.search_tool.as_ref().map(|tool| &tool.service);
-        let of_recommender = self.recommender.as_ref().map(|it| it.search());
-        for search in of_tools.into_iter().chain(of_recommender) {
-            search.share(|total| self.bounds(total).of_one);
+    /// Has searches and long work shared among principals as the limits say.
+    pub(super) fn share_work(&self) {
+        let of_one = |total| self.bounds(total).of_one;
+        if let Some(tool) = &self.search_tool {
+            tool.share(of_one);
         }
+        if let Some(recommender) = &self.recommender {
+            recommender.search().share(of_one);
+        }
+        self.long_work.share(of_one);
+        self.recorder.share(of_one);
     }
 
-    /// Takes a place among the requests in flight. Handshakes have places of their own, so that who
-    /// comes is let in however much is called.
+    /// Takes a place among the requests in flight, and room for a message of so many bytes. Handshakes
+    /// have places of their own, so that who comes is let in however much is called.
     ///
     /// # Errors
     ///
