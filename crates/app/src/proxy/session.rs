@@ -67,6 +67,8 @@ pub struct ClientSession {
 
 /// The longest name of a member that is repeated, in characters.
 const MAX_MEMBER_CHARS: usize = 40;
+/// How long requests that were cut off may take to be gone.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 impl ClientSession {
     pub(super) fn new(
@@ -471,6 +473,12 @@ impl ClientSession {
     /// Ends the session: closes the rows of what is in flight as cancelled, ends the upstream
     /// connections and the transport. Returns when that is done, also when another call does it.
     pub async fn close(self: &Arc<Self>) {
+        self.close_within(Duration::MAX).await;
+    }
+
+    /// Does the same, but does not wait longer than `limit` for the ends of upstream connections, which
+    /// go on.
+    pub async fn close_within(self: &Arc<Self>, limit: Duration) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             self.ended.cancelled().await;
             return;
@@ -482,9 +490,14 @@ impl ClientSession {
             self.members.store(Arc::default());
             members
         };
-        let why = &session_ended();
-        join_all(members.iter().map(|member| member.relay.close(why))).await;
-        self.united.drain(Duration::from_secs(1)).await;
+        let ends = members.iter().map(|member| {
+            let relay = Arc::clone(&member.relay);
+            tokio::spawn(async move { relay.close(&session_ended()).await })
+        });
+        if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
+            tracing::warn!("connections to upstreams were not closed in time");
+        }
+        self.united.drain(LAST_REQUESTS.min(limit)).await;
         let transport = self.caller.transport;
         let event = Event::SessionClosed { transport };
         self.shared.observe_from(&event, &self.caller.origin());
