@@ -248,6 +248,45 @@ async fn a_batch_is_no_way_around() {
 }
 
 #[tokio::test]
+async fn members_that_servers_may_read_otherwise_are_no_way_around() {
+    let stage = Stage::start(Servers::One, "none", FORBID).await;
+    let client = stage.client("/mcp", "2025-11-25").await;
+    for (id, text) in [
+        (
+            1,
+            r#""method":"tools/call","params":{"name":"get_task","Name":"delete_task"}"#,
+        ),
+        (
+            2,
+            r#""method":"tools/call","params":{"name":"delete_task","name":"get_task"}"#,
+        ),
+        (
+            3,
+            r#""method":"ping","Method":"tools/call","params":{"name":"delete_task"}"#,
+        ),
+        (
+            4,
+            r#""method":"tools/call","params":{"name":"get_task"},"PARAMS":{"name":"delete_task"}"#,
+        ),
+    ] {
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},{text}}}"#);
+        let answer = client.request(&message).await.text;
+        assert!(
+            answer.contains("-32600") && answer.contains("only by case"),
+            "{answer}"
+        );
+    }
+    assert!(!refuses(&client, "5", "get_task").await);
+    // Where nothing is forbidden, such messages pass as they are.
+    let stage = Stage::start(Servers::One, "none", "").await;
+    let client = stage.client("/mcp", "2025-11-25").await;
+    let text = r#""method":"tools/call","params":{"Name":"x","name":"get_task"}"#;
+    let message = format!(r#"{{"jsonrpc":"2.0","id":6,{text}}}"#);
+    let answer = client.request(&message).await.text;
+    assert!(answer.contains("work ran get_task"), "{answer}");
+}
+
+#[tokio::test]
 async fn refused_calls_are_recorded_as_such() {
     let stage = Stage::start(Servers::One, "none", FORBID).await;
     let client = stage.client("/mcp", "2025-11-25").await;

@@ -121,6 +121,30 @@ async fn a_result_of_one_of_several_servers_is_an_error_too() {
 }
 
 #[tokio::test]
+async fn arguments_in_a_string_nest_no_deeper_than_others() {
+    let program = env!("CARGO_BIN_EXE_odd-server");
+    let toml =
+        format!("[upstream]\ncommand = [\"{program}\", \"stdio\"]\n[limits]\nmessage_depth = 30\n");
+    let options = Options {
+        arguments: ["--strategy", "prediction"].map(str::to_owned).to_vec(),
+        ..Options::configured(&toml)
+    };
+    let line = connected_with(Transport::Streamable, &Upstream::configured(), &options).await;
+    // The message, its params and the object of the arguments are three levels.
+    let encoded = async |id: &str, n_levels: usize| {
+        let object = format!(r#"{{\"a\":{}}}"#, nested(n_levels));
+        let arguments = format!(r#"{{"name":"echo","arguments":"{object}"}}"#);
+        line.client
+            .request(&call(id, "call_tool", &arguments))
+            .await
+    };
+    let taken = encoded("1", 27).await.text;
+    assert!(!taken.contains("must be an object"), "{taken}");
+    let refused = encoded("2", 28).await.text;
+    assert!(refused.contains("arguments must be an object"), "{refused}");
+}
+
+#[tokio::test]
 async fn notifications_that_are_nested_too_deep_are_dropped_and_logged_once() {
     for transport in Transport::ALL {
         let upstream = odd().start(transport).await;

@@ -4,7 +4,7 @@
 //! name that its server gave it, or by the one that it is shown under with several upstreams.
 
 use riglm_domain::id::ToolName;
-use riglm_domain::naming::prefixed;
+use riglm_domain::naming::names_of;
 use riglm_domain::prediction::{NamePattern, Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
@@ -49,10 +49,9 @@ impl ListPolicy for DenyList {
 }
 
 fn fits_any(patterns: &[NamePattern], context: &SelectionContext<'_>, tool: &ToolName) -> bool {
-    let shown = ToolName::from(prefixed(context.upstream, tool.as_str()).as_str());
-    patterns
-        .iter()
-        .any(|pattern| pattern.matches(tool) || pattern.matches(&shown))
+    let names = names_of(context.upstream, tool);
+    let fits = |pattern: &NamePattern| names.iter().any(|name| pattern.matches(name));
+    patterns.iter().any(fits)
 }
 
 /// Returns the selection that leaves out the tools that are to be hidden; nothing to hide is

@@ -29,6 +29,7 @@ pub mod search;
 pub mod settings;
 pub mod shared_upstream;
 pub mod tracking;
+mod turns;
 pub mod upkeep;
 pub mod weight_tuning;
 pub mod work_sessions;

@@ -38,6 +38,10 @@ pub struct Limits {
     /// The most requests in flight at once in one session.
     #[validate(range(min = 1))]
     pub in_flight_per_session: usize,
+    /// The most bytes that the messages of requests in flight may have in all; a request may always
+    /// have as many as `request_body_bytes` says.
+    #[validate(range(min = 1_048_576))]
+    pub in_flight_bytes: usize,
     /// The most sessions at once.
     #[validate(range(min = 1))]
     pub sessions: usize,
@@ -47,8 +51,8 @@ pub struct Limits {
     /// The most bytes that messages may have in all which wait for clients over HTTP.
     #[validate(range(min = 1_048_576))]
     pub waiting_bytes: usize,
-    /// The part of all places (sessions, requests in flight, connections of an upstream, waiting
-    /// bytes, searches that are worked on) that one principal may have, where several may come.
+    /// The part of all places (sessions, requests in flight and their bytes, connections of an
+    /// upstream, waiting bytes, searches and long texts that are worked on) that one principal may have, where several may come.
     #[validate(custom(function = "is_share"))]
     pub principal_share: f64,
     /// The most messages of one principal in a second that are taken over HTTP; `None` for any number.
@@ -74,6 +78,7 @@ impl Default for Limits {
             list_page_entries: 1_000,
             in_flight: 4_096,
             in_flight_per_session: 1_024,
+            in_flight_bytes: 256 << 20,
             sessions: 10_000,
             sessions_per_principal: 1_000,
             waiting_bytes: 256 << 20,

@@ -35,7 +35,7 @@ mod visitor;
 pub use live::{NoForecast, SessionForecast};
 pub use places::{Presence, Room};
 pub use recommended::{NoRecommendation, RecommendationWanted};
-pub use registry::{Proxy, ProxyParts};
+pub use registry::{CLOSE_WITHIN, Proxy, ProxyParts};
 pub use riglm_domain::naming::Naming;
 pub use search_tool::MetaTools;
 pub use session::ClientSession;

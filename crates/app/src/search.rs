@@ -19,7 +19,6 @@ mod offer;
 mod prepared;
 mod request;
 mod service;
-mod turns;
 
 pub use answer::AnswerRules;
 pub(crate) use answer::given_before;

@@ -276,7 +276,9 @@ impl Core {
     /// Ends everything: sessions first, then the store, and traces of all that last.
     pub async fn shutdown(self) {
         self.proxy.shutdown().await;
-        self.upstreams.close().await;
+        let limit = self.proxy.time_to_close();
+        // What is not closed in time ends with the process.
+        let _ = tokio::time::timeout(limit, self.upstreams.close()).await;
         self.stop.cancel();
         self.operating.cancel();
         self.tasks.close();

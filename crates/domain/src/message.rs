@@ -286,6 +286,28 @@ impl Message {
         scan::is_deeper_than(&self.raw, limit)
     }
 
+    /// Returns a member that has receivers disagree on what is asked: some readers take no notice of the
+    /// case of names, and of a member that stands twice some take the first and some the last. That is
+    /// one like `method` or `params`, and among the `params` of `tools/call` one like `name`, which is
+    /// written otherwise or is not the only one.
+    #[must_use]
+    pub fn ambiguous_member(&self) -> Option<String> {
+        let text = std::str::from_utf8(&self.raw).ok()?;
+        let objects: Vec<&RawValue> = if self.is_batch {
+            serde_json::from_str(text).ok()?
+        } else {
+            Vec::new()
+        };
+        let objects = objects.into_iter().map(RawValue::get);
+        let single = (!self.is_batch).then_some(text);
+        let mut of_envelopes = objects.chain(single);
+        let of_envelope = of_envelopes.find_map(|object| ambiguous(object, &["method", "params"]));
+        let mut calls = (self.parts.iter())
+            .filter(|part| part.method() == Some("tools/call"))
+            .filter_map(|part| self.params(part));
+        of_envelope.or_else(|| calls.find_map(|params| ambiguous(params, &["name"])))
+    }
+
     /// Returns whether the message is a JSON-RPC batch.
     #[must_use]
     pub fn is_batch(&self) -> bool {
@@ -557,6 +579,33 @@ fn envelope(text: &str, member: &str) -> Result<Envelope, MessageError> {
         method: wire.method.map(|method| method.as_ref().into()),
         id,
     })
+}
+
+/// Returns a member of an object that is like one of `names`, and either written otherwise or not the
+/// only one.
+fn ambiguous(object: &str, names: &[&str]) -> Option<String> {
+    let mut seen: Vec<&str> = Vec::new();
+    for (key, _) in scan::members(object) {
+        let Some(like) = names.iter().find(|name| is_like(&key, name)) else {
+            continue;
+        };
+        if key != **like || seen.contains(like) {
+            return Some(key.into_owned());
+        }
+        seen.push(like);
+    }
+    None
+}
+
+/// Returns whether a key is `name`, in lower case, for readers that take no notice of case. The long s
+/// and the sign of the kelvin are other cases of letters of ASCII.
+fn is_like(key: &str, name: &str) -> bool {
+    let folded = key.chars().map(|character| match character {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(name.chars())
 }
 
 /// Returns whether an object has the member `"id": null`, which `Option` cannot tell from none.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::id::UpstreamName;
+use crate::id::{ToolName, UpstreamName};
 
 /// What stands between the name of an upstream and the name of a tool or prompt.
 pub const SEPARATOR: &str = "__";
@@ -36,6 +36,19 @@ pub fn prefixed(upstream: &UpstreamName, name: &str) -> String {
         return whole;
     }
     hashed(&whole, &whole)
+}
+
+/// Returns the names by which operators may mean a tool, whatever clients see: its upstream's own name,
+/// that with the name of the upstream in front as it is written, and what [`prefixed`] makes of it where
+/// that is another one.
+#[must_use]
+pub fn names_of(upstream: &UpstreamName, own: &ToolName) -> Vec<ToolName> {
+    let written = format!("{upstream}{SEPARATOR}{}", own.as_str());
+    let made = prefixed(upstream, own.as_str());
+    let other = (made != written).then_some(made);
+    let named = [Some(written), other].into_iter().flatten();
+    let named = named.map(|name| ToolName::from(name.as_str()));
+    std::iter::once(own.clone()).chain(named).collect()
 }
 
 /// Returns the plain beginning of `whole` with the hash of `identity` behind it.
@@ -155,6 +168,20 @@ mod tests {
         assert!(may_be_hashed(&long) && may_be_hashed("a_b__x_y_75ad370b"));
         assert!(!may_be_hashed("git__log") && !may_be_hashed("git__log_75AD370B"));
         assert_ne!(long, prefixed(&upstream("git"), &"x".repeat(101)));
+    }
+
+    #[test]
+    fn a_name_that_is_changed_in_lists_can_be_meant_as_it_is_written() {
+        let names = |own: &str| -> Vec<String> {
+            let names = names_of(&upstream("fs"), &own.into());
+            names.iter().map(|name| name.as_str().to_owned()).collect()
+        };
+        assert_eq!(names("rm"), ["rm", "fs__rm"]);
+        assert_eq!(names("fs.rm")[..2], ["fs.rm", "fs__fs.rm"]);
+        assert!(may_be_hashed(&names("fs.rm")[2]));
+        let long = "x".repeat(100);
+        assert_eq!(names(&long)[1], format!("fs__{long}"));
+        assert_eq!(names(&long).len(), 3);
     }
 
     #[test]

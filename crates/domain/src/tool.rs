@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::canonical::write_canonical;
 use crate::hexadecimal::hex;
 use crate::id::{ToolName, UpstreamName};
+use crate::naming::{may_be_hashed, prefixed};
 
 /// One entry of a tool list: its name and where its text lies in the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,8 +162,8 @@ impl ToolRef {
 }
 
 impl ToolRef {
-    /// Returns whether somebody may mean this tool by a name: its own, or the one under which it is
-    /// shown where there are several upstreams.
+    /// Returns whether somebody may mean this tool by a name: its own, that with its upstream in front,
+    /// or the one under which it is shown where there are several upstreams.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         let own = self.tool.as_str();
@@ -170,7 +171,9 @@ impl ToolRef {
             name.strip_prefix(self.upstream.as_str())?
                 .strip_prefix("__")
         };
-        own == name || shown() == Some(own)
+        own == name
+            || shown() == Some(own)
+            || (may_be_hashed(name) && prefixed(&self.upstream, own) == name)
     }
 }
 

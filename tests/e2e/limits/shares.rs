@@ -1,5 +1,6 @@
 //! One principal that takes all it can get, and another one that works meanwhile.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -163,9 +164,41 @@ async fn a_stop_waits_for_calls_no_longer_than_it_may() {
     for id in 0..100 {
         client.send(&call(&id.to_string(), "hang", "{}")).await;
     }
+    let started = Instant::now();
     riglm.process.signal(Signal::TERM);
     let status = riglm.process.ended(ENDED).await;
     assert_eq!(status.code(), Some(0));
+    assert!(started.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_a_program_that_does_not_end_no_longer_than_it_may() {
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let data = TempDir::new().unwrap();
+    let pid_file = data.path().join("pid");
+    let stubborn = format!(
+        "trap '' TERM HUP; echo $$ > '{}'; '{odd}' stdio; while :; do sleep 1; done",
+        pid_file.display()
+    );
+    let command = serde_json::json!(["sh", "-c", stubborn]);
+    let toml = format!(
+        "[limits]\ndrain_timeout = \"1s\"\n[upstream]\ncommand = {command}\n\
+         shutdown_grace = \"60s\"\n"
+    );
+    let options = riglm_tests::riglm::Options::configured(&toml);
+    let mut riglm = Riglm::serve(&super::configured(), data.path(), &options).await;
+    let client = connected(&riglm, None, "a").await;
+    client.send(&call("1", "hang", "{}")).await;
+    riglm.process.signal(Signal::TERM);
+    let status = riglm.process.ended(ENDED).await;
+    assert_eq!(status.code(), Some(0));
+    // The call was answered before, and nothing of the program is left.
+    assert!(client.answer("1").await.text.contains("\"error\""));
+    let pid = std::fs::read_to_string(pid_file).unwrap();
+    let process = Path::new("/proc").join(pid.trim());
+    let is_gone = || (!process.exists()).then_some(());
+    let gone = riglm_tests::process::eventually(SOON, is_gone);
+    gone.await.expect("its process is gone");
 }
 
 #[tokio::test]

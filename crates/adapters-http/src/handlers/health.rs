@@ -54,6 +54,9 @@ pub struct StoreHealth {
     pub waiting_bytes: u64,
     /// How many records were lost since the start.
     pub dropped_records: u64,
+    /// Whether it is known what it holds that decides about calls: which tools overrides forbid.
+    #[serde(skip)]
+    pub is_read: bool,
 }
 
 /// Whether records get to the database.

@@ -13,8 +13,9 @@ use crate::router::ControlParts;
 /// How far the process is ready.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Readiness {
-    /// Whether requests can be answered: none is taken while the process ends, and nothing can be
-    /// called while no upstream is available.
+    /// Whether requests can be answered: none is taken while the process ends, nothing can be called
+    /// while no upstream is available, and nothing should be while the database did not tell yet which
+    /// tools overrides forbid.
     ready: bool,
     /// The upstreams.
     upstreams: Vec<Part>,
@@ -101,7 +102,8 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
         }
     });
     let learning = (source.learning)().condition;
-    let ready = !(source.is_stopping)() && upstreams.iter().any(|upstream| upstream.ok);
+    let is_reached = upstreams.iter().any(|upstream| upstream.ok);
+    let ready = !(source.is_stopping)() && is_reached && health.is_read;
     let readiness = Readiness {
         ready,
         store: Part {

@@ -51,6 +51,7 @@ fn sound_store() -> StoreHealth {
         condition: StoreCondition::Ok,
         waiting_bytes: 0,
         dropped_records: 0,
+        is_read: true,
     }
 }
 
@@ -171,6 +172,7 @@ async fn health_is_degraded_while_records_do_not_get_to_the_database() {
         },
         waiting_bytes: 4_096,
         dropped_records: 3,
+        is_read: true,
     };
     let available = [("a", UpstreamCondition::Available)];
     let (status, _, body) = ask_about(&available, &store, "GET", "/health", &[]).await;

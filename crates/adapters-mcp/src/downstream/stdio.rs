@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use riglm_app::proxy::{ClientSession, Proxy, Visitor};
+use riglm_app::proxy::{CLOSE_WITHIN, ClientSession, Proxy, Visitor};
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::protocol::Transport;
 use riglm_domain::rpc_error::RpcError;
@@ -77,8 +77,9 @@ pub async fn serve(
         () = written.cancelled() => {}
         () = answers => {}
     }
+    let left = deadline.saturating_duration_since(Instant::now());
     tokio::select! {
-        () = session.close() => {}
+        () = session.close_within(left.max(CLOSE_WITHIN)) => {}
         () = client.give_up_after(LAST_READS) => {}
     }
     if tokio::time::timeout(LAST_READS, written.cancelled())

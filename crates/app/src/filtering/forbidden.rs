@@ -7,14 +7,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use riglm_domain::canonical::KeyedHash;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::naming::prefixed;
+use riglm_domain::naming::names_of;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_ports::analytics::{ChangeFeed, OverrideRepository, StoreError, Topic};
@@ -91,14 +91,27 @@ pub struct ForbidRules {
 }
 
 impl ForbidRules {
+    /// Returns what these patterns and those of these overrides forbid that do so.
+    #[must_use]
+    pub fn new(patterns: Vec<NamePattern>, overrides: &[ToolOverride]) -> Self {
+        let forbidding = overrides
+            .iter()
+            .filter(|one| one.action == OverrideAction::Forbid);
+        let decided = forbidding.map(|one| (one.tool.clone(), one.reason.clone()));
+        Self {
+            patterns,
+            decided: decided.collect(),
+        }
+    }
+
     /// Returns whether nothing is forbidden.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty() && self.decided.is_empty()
     }
 
-    /// Returns what forbids a tool, which is compared by its upstream's name for it, by that with the
-    /// name of the upstream in front, and by the one that clients see, where that is another one.
+    /// Returns what forbids a tool, which is compared by all its [names](names_of), and by the one that
+    /// clients see, where that is another one.
     #[must_use]
     pub fn forbids(
         &self,
@@ -109,15 +122,13 @@ impl ForbidRules {
         if self.is_empty() {
             return None;
         }
-        let prefixed = ToolName::from(prefixed(upstream, own.as_str()).as_str());
-        let shown = shown.map(ToolName::from);
-        let names = || [Some(own), Some(&prefixed), shown.as_ref()];
-        let fits =
-            |pattern: &NamePattern| names().into_iter().flatten().any(|n| pattern.matches(n));
+        let mut names = names_of(upstream, own);
+        names.extend(shown.map(ToolName::from));
+        let fits = |pattern: &NamePattern| names.iter().any(|name| pattern.matches(name));
         if self.patterns.iter().any(fits) {
             return Some(ForbiddenBy::Configuration);
         }
-        let is_it = |name: &str| names().into_iter().flatten().any(|n| n.as_str() == name);
+        let is_it = |text: &str| names.iter().any(|name| name.as_str() == text);
         let found = self.decided.iter().find(|(name, _)| is_it(name));
         found.map(|(_, reason)| ForbiddenBy::Override(reason.as_deref()))
     }
@@ -133,6 +144,8 @@ pub struct Forbidden {
     clock: Arc<dyn Clock>,
     /// Counts what changed.
     revision: AtomicU64,
+    /// The overrides of the store were read once.
+    was_read: AtomicBool,
     /// Held while overrides are read, so that no older answer takes the place of a newer one.
     reading: tokio::sync::Mutex<()>,
 }
@@ -151,6 +164,7 @@ impl Forbidden {
             stores,
             clock,
             revision: AtomicU64::new(0),
+            was_read: AtomicBool::new(false),
             reading: tokio::sync::Mutex::default(),
         }
     }
@@ -167,6 +181,13 @@ impl Forbidden {
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
+    }
+
+    /// Returns whether it is known which tools overrides forbid: they were read since the start, or
+    /// there is no store of them.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.stores.is_none() || self.was_read.load(Ordering::Acquire)
     }
 
     /// Returns whether any tool is forbidden to anybody.
@@ -212,6 +233,7 @@ impl Forbidden {
             self.decided.store(Arc::new(all));
             self.revision.fetch_add(1, Ordering::AcqRel);
         }
+        self.was_read.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -241,10 +263,12 @@ impl Forbidden {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
     use proptest::prelude::*;
+    use riglm_domain::audit::AuditEntry;
     use riglm_domain::id::OverrideId;
     use riglm_domain::principal::Principal;
-    use riglm_ports::fake::ManualClock;
+    use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
 
@@ -305,6 +329,31 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_or_an_override_with_the_upstream_in_front_fits_names_that_lists_show_changed() {
+        let long = "x".repeat(70);
+        let names = patterns(&["files__fs.*", "files__a/b", "files__xxx*"]);
+        let by_pattern = ForbidRules {
+            patterns: names,
+            decided: Vec::new(),
+        };
+        let decided = [
+            "files__fs.rm".to_owned(),
+            "files__a/b".into(),
+            format!("files__{long}"),
+        ];
+        let by_name = ForbidRules {
+            patterns: Vec::new(),
+            decided: decided.map(|name| (name, None)).into(),
+        };
+        for rules in [by_pattern, by_name] {
+            for own in ["fs.rm", "a/b", &long] {
+                assert!(by(&rules, own).is_some(), "{own}");
+            }
+            assert_eq!(by(&rules, "other.rm"), None);
+        }
+    }
+
+    #[test]
     fn an_override_holds_in_its_scope_until_its_end() {
         let forbidden = forbidden(ForbiddenNames::default());
         let work = WorkSessionId::new(NOW, [2; 10]).to_string();
@@ -324,6 +373,62 @@ mod tests {
             ..subject(Some("ops"))
         };
         assert!(forbidden.rules(&later).is_empty());
+    }
+
+    /// Overrides that cannot be read for a while.
+    #[derive(Debug, Default)]
+    struct Unreadable {
+        store: Arc<MemoryStore>,
+        is_failing: AtomicBool,
+    }
+
+    #[async_trait]
+    impl OverrideRepository for Unreadable {
+        async fn set_override(
+            &self,
+            one: &ToolOverride,
+            audit: &AuditEntry,
+        ) -> Result<(), StoreError> {
+            self.store.set_override(one, audit).await
+        }
+
+        async fn remove_override(
+            &self,
+            id: OverrideId,
+            audit: &AuditEntry,
+        ) -> Result<bool, StoreError> {
+            self.store.remove_override(id, audit).await
+        }
+
+        async fn overrides(&self, at: Timestamp) -> Result<Vec<ToolOverride>, StoreError> {
+            if self.is_failing.load(Ordering::SeqCst) {
+                return Err(StoreError::Failed {
+                    operation: "read overrides",
+                    source: "it was told to fail".into(),
+                });
+            }
+            self.store.overrides(at).await
+        }
+    }
+
+    #[tokio::test]
+    async fn what_overrides_forbid_is_known_once_they_were_read() {
+        let none = forbidden(ForbiddenNames::default());
+        assert!(none.is_known(), "there are no overrides");
+        let overrides = Arc::new(Unreadable::default());
+        overrides.is_failing.store(true, Ordering::SeqCst);
+        let stores = OverrideStores {
+            overrides: Arc::<Unreadable>::clone(&overrides),
+            changes: Arc::<MemoryStore>::clone(&overrides.store),
+        };
+        let clock = Arc::new(ManualClock::at(NOW));
+        let forbidden = Forbidden::new(ForbiddenNames::default(), Some(stores), clock);
+        assert!(forbidden.read_again().await.is_err() && !forbidden.is_known());
+        overrides.is_failing.store(false, Ordering::SeqCst);
+        forbidden.read_again().await.unwrap();
+        overrides.is_failing.store(true, Ordering::SeqCst);
+        assert!(forbidden.read_again().await.is_err());
+        assert!(forbidden.is_known(), "what was read holds");
     }
 
     proptest! {

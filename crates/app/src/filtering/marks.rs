@@ -146,11 +146,14 @@ impl Lists {
     }
 }
 
-/// Returns whether a tool fits one of the patterns, by either of its names.
+/// Returns whether a tool fits one of the patterns, by any of its names.
 pub(super) fn fits_any(patterns: &[NamePattern], tool: &OfferedTool) -> bool {
-    let shown = ToolName::from(tool.name.as_str());
-    let mut patterns = patterns.iter();
-    patterns.any(|pattern| pattern.matches(&tool.tool.tool) || pattern.matches(&shown))
+    if patterns.is_empty() {
+        return false;
+    }
+    let names = tool.names();
+    let fits = |pattern: &NamePattern| names.iter().any(|name| pattern.matches(name));
+    patterns.iter().any(fits)
 }
 
 fn holds_for(scope: &OverrideScope, ask: &ListAsk<'_>) -> bool {

@@ -125,7 +125,7 @@ pub enum Presence {
     Back,
 }
 
-/// Room in memory for a message that waits for its client, given back when it is dropped.
+/// Room in memory for a message that waits, given back when it is dropped.
 #[derive(Debug)]
 pub struct Room {
     _place: Place,
@@ -144,15 +144,18 @@ impl Room {
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     place: Option<Place>,
+    /// What its message takes, in the background too.
+    _room: Option<Room>,
     is_left: bool,
     is_in_background: bool,
 }
 
 impl Standing {
-    /// Returns that of a request which has this place.
-    pub(crate) fn new(place: Place) -> Self {
+    /// Returns that of a request which has this place, and room for its message.
+    pub(crate) fn new(place: Place, room: Room) -> Self {
         Self {
             place: Some(place),
+            _room: Some(room),
             ..Self::default()
         }
     }
@@ -209,16 +212,20 @@ mod tests {
     #[test]
     fn a_request_that_is_left_gives_its_place_up_while_there_is_one_in_the_background() {
         let [front, back] = [(), ()].map(|()| Arc::new(Places::default()));
-        let bounds = Bounds {
-            total: 1,
-            of_one: 1,
+        let bounds_of = |n| Bounds {
+            total: n,
+            of_one: n,
         };
+        let bounds = bounds_of(1);
         let principal = Principal::local();
         let behind = || back.take(&principal, bounds).ok();
-        let standing = || Standing::new(front.take(&principal, bounds).unwrap());
+        let memory = Arc::new(Places::default());
+        let room = || Room::new(memory.take(&principal, bounds_of(2)).unwrap());
+        let standing = || Standing::new(front.take(&principal, bounds).unwrap(), room());
         let mut first = standing();
         first.note(Presence::Left, behind);
         assert_eq!((front.n_taken(), back.n_taken()), (0, 1));
+        assert_eq!(memory.n_taken(), 1, "its message is still there");
         let mut second = standing();
         second.note(Presence::Left, behind);
         assert!(second.is_left() && !second.is_in_background());
@@ -227,6 +234,7 @@ mod tests {
         assert!(!first.is_left() && first.is_in_background());
         drop((first, second));
         assert_eq!((front.n_taken(), back.n_taken()), (0, 0));
+        assert_eq!(memory.n_taken(), 0);
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -45,6 +45,10 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// there.
 const ABANDONED_AFTER: Duration = Duration::from_mins(1);
 
+/// How long connections may take to be closed when the proxy ends and the drain limit is over: a
+/// process whose input is closed is asked to terminate within that.
+pub const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+
 /// What a proxy is made of.
 #[derive(Debug)]
 pub struct ProxyParts {
@@ -83,6 +87,8 @@ pub struct Proxy {
     pub(super) sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
     pub(super) floods: Floods,
     next: AtomicU64,
+    /// When the drain limit is over, once the proxy ends.
+    stops_at: OnceLock<Instant>,
 }
 
 impl Proxy {
@@ -128,6 +134,7 @@ impl Proxy {
             sessions: Mutex::default(),
             floods: Floods::default(),
             next: AtomicU64::new(0),
+            stops_at: OnceLock::new(),
         }
     }
 
@@ -163,14 +170,14 @@ impl Proxy {
         let has_several = n_principals > 1;
         let known = &self.shared.has_several_principals;
         known.store(has_several, Ordering::Relaxed);
-        self.shared.share_searches();
+        self.shared.share_work();
     }
 
     /// Has other limits hold from now on. What is in flight, and sessions beyond a number that is
     /// smaller now, may go on.
     pub fn set_limits(&self, limits: Limits) {
         self.shared.limits.store(Arc::new(limits));
-        self.shared.share_searches();
+        self.shared.share_work();
     }
 
     /// Tells clients to ask for their lists of tools again, since another choice by names holds.
@@ -343,19 +350,32 @@ impl Proxy {
     }
 
     /// Takes no new sessions and requests, lets those in flight end, for as long as the drain limit
-    /// allows, and ends all sessions.
+    /// allows, and ends all sessions. What the drain leaves of that limit is for closing connections,
+    /// and [a little time](Self::time_to_close) if it leaves less.
     pub async fn shutdown(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
+        let limit = self.shared.limits().drain_timeout;
+        let _ = self.stops_at.set(Instant::now() + limit); // Another call may have set it.
         let sessions: Vec<Arc<ClientSession>> = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.drain().map(|(_, session)| session).collect()
         };
-        let limit = self.shared.limits().drain_timeout;
         join_all(sessions.iter().map(|session| async move {
             session.drain(limit).await;
-            session.close().await;
+            session.close_within(self.time_to_close()).await;
         }))
         .await;
+    }
+
+    /// Returns how long connections may still take to be closed, once the proxy ends: as long as the
+    /// drain limit lasts, and a little longer if it is over.
+    #[must_use]
+    pub fn time_to_close(&self) -> Duration {
+        let stops_at = self.stops_at.get();
+        let left = stops_at.map_or(Duration::ZERO, |at| {
+            at.saturating_duration_since(Instant::now())
+        });
+        left.max(CLOSE_WITHIN)
     }
 }
 

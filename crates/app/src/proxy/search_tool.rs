@@ -29,7 +29,7 @@ use self::definition::Definitions;
 use crate::search::{Offer, ToolSearch};
 
 pub(super) use answer::{Asking, failure};
-pub(super) use call_tool::Unwrapped;
+pub(super) use call_tool::{CallMaker, Unwrapped};
 pub(super) use offers::{Offers, server_text};
 pub use own::MetaTools;
 pub(super) use own::{OwnTool, Taken};
@@ -63,6 +63,12 @@ impl SearchTool {
             warned_of: Default::default(),
             was_warned_of_limit: AtomicBool::new(false),
         })
+    }
+
+    /// Lets one principal have as much of the work done at once as `of_one` says of what may be.
+    pub(super) fn share(&self, of_one: impl Fn(usize) -> usize) {
+        self.service.share(&of_one);
+        self.checks.share(&of_one);
     }
 
     /// Returns the name of one of them; `None` where it is switched off.

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use riglm_domain::edit;
+use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::message::{Kind, Message, RequestId};
@@ -63,6 +64,11 @@ pub struct ClientSession {
     pub(super) closing: CancellationToken,
     ended: CancellationToken,
 }
+
+/// The longest name of a member that is repeated, in characters.
+const MAX_MEMBER_CHARS: usize = 40;
+/// How long requests that were cut off may take to be gone.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 impl ClientSession {
     pub(super) fn new(
@@ -204,7 +210,8 @@ impl ClientSession {
     /// Returns why a message without requests could not be passed on.
     pub async fn receive(self: &Arc<Self>, message: Message) -> Result<Option<Exchange>, RpcError> {
         self.touch();
-        let message = match self.too_deep(&message) {
+        let unacceptable = self.too_deep(&message).or_else(|| self.ambiguous(&message));
+        let message = match unacceptable {
             None => message,
             Some(error) => match in_place_of_answer(&message, &error) {
                 Some(refusal) => refusal,
@@ -257,6 +264,19 @@ impl ClientSession {
                 format!("the message is nested deeper than {limit} levels (limits.message_depth)");
             RpcError::new(RpcErrorCode::InvalidRequest, text)
         })
+    }
+
+    /// Returns the error for a message that servers may read otherwise than it is judged here, while
+    /// calls of some tools are forbidden.
+    fn ambiguous(&self, message: &Message) -> Option<RpcError> {
+        self.shared.filter.forbidden()?;
+        let member = message.ambiguous_member()?;
+        let text = format!(
+            "the member {:?} stands twice or differs from another only by case: servers may read \
+             such requests in different ways, and the operator forbids calls of some tools",
+            excerpt(&member, MAX_MEMBER_CHARS)
+        );
+        Some(RpcError::new(RpcErrorCode::InvalidRequest, text))
     }
 
     /// Hands an answer of the client to who asked, where that was the proxy itself; returns any other
@@ -460,6 +480,12 @@ impl ClientSession {
     /// Ends the session: closes the rows of what is in flight as cancelled, ends the upstream
     /// connections and the transport. Returns when that is done, also when another call does it.
     pub async fn close(self: &Arc<Self>) {
+        self.close_within(Duration::MAX).await;
+    }
+
+    /// Does the same, but does not wait longer than `limit` for the ends of upstream connections, which
+    /// go on.
+    pub async fn close_within(self: &Arc<Self>, limit: Duration) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             self.ended.cancelled().await;
             return;
@@ -471,9 +497,14 @@ impl ClientSession {
             self.members.store(Arc::default());
             members
         };
-        let why = &session_ended();
-        join_all(members.iter().map(|member| member.relay.close(why))).await;
-        self.united.drain(Duration::from_secs(1)).await;
+        let ends = members.iter().map(|member| {
+            let relay = Arc::clone(&member.relay);
+            tokio::spawn(async move { relay.close(&session_ended()).await })
+        });
+        if tokio::time::timeout(limit, join_all(ends)).await.is_err() {
+            tracing::warn!("connections to upstreams were not closed in time");
+        }
+        self.united.drain(LAST_REQUESTS.min(limit)).await;
         let transport = self.caller.transport;
         let event = Event::SessionClosed { transport };
         self.shared.observe_from(&event, &self.caller.origin());

@@ -160,17 +160,21 @@ impl Shared {
         }
     }
 
-    /// Has searches shared among principals as the limits say.
-    pub(super) fn share_searches(&self) {
-        let of_tools = self.search_tool.as_ref().map(|tool| &tool.service);
-        let of_recommender = self.recommender.as_ref().map(|it| it.search());
-        for search in of_tools.into_iter().chain(of_recommender) {
-            search.share(|total| self.bounds(total).of_one);
+    /// Has searches and long work shared among principals as the limits say.
+    pub(super) fn share_work(&self) {
+        let of_one = |total| self.bounds(total).of_one;
+        if let Some(tool) = &self.search_tool {
+            tool.share(of_one);
         }
+        if let Some(recommender) = &self.recommender {
+            recommender.search().share(of_one);
+        }
+        self.long_work.share(of_one);
+        self.recorder.share(of_one);
     }
 
-    /// Takes a place among the requests in flight. Handshakes have places of their own, so that who
-    /// comes is let in however much is called.
+    /// Takes a place among the requests in flight, and room for a message of so many bytes. Handshakes
+    /// have places of their own, so that who comes is let in however much is called.
     ///
     /// # Errors
     ///
@@ -179,17 +183,17 @@ impl Shared {
         &self,
         principal: &Principal,
         method: &str,
+        n_bytes: usize,
     ) -> Result<Standing, RpcError> {
         let bounds = self.bounds(self.limits().in_flight);
-        let places = if is_greeting(method) {
-            &self.places.greetings
+        let (places, memory) = if is_greeting(method) {
+            (&self.places.greetings, &self.places.greeting_bytes)
         } else {
-            &self.places.calls
+            (&self.places.calls, &self.places.call_bytes)
         };
-        let taken = places.take(principal, bounds);
-        taken.map(Standing::new).map_err(|lack| {
+        let origin = EventOrigin::of_principal(principal);
+        let place = places.take(principal, bounds).map_err(|lack| {
             let of_one = bounds.of_one;
-            let origin = EventOrigin::of_principal(principal);
             self.too_many(&origin, match lack {
                 Lack::Total => TOO_MANY.into(),
                 Lack::Share => format!(
@@ -197,7 +201,36 @@ impl Shared {
                      once (limits.principal_share); try again when some have ended"
                 ),
             })
-        })
+        })?;
+        let bounds = self.bounds_of_bytes();
+        let room = memory
+            .take_many(principal, n_bytes, bounds)
+            .map_err(|lack| {
+                let of_one = bounds.of_one;
+                self.too_many(&origin, match lack {
+                Lack::Total => "requests in flight take too much memory (limits.in_flight_bytes); \
+                                try again when some have ended"
+                    .into(),
+                Lack::Share => format!(
+                    "requests in flight of this principal take too much memory: they may have \
+                     {of_one} bytes at once (limits.in_flight_bytes, limits.principal_share); try \
+                     again when some have ended"
+                ),
+            })
+            })?;
+        Ok(Standing::new(place, Room::new(room)))
+    }
+
+    /// Returns how many bytes requests in flight may have: each principal at least as many as its
+    /// largest request.
+    fn bounds_of_bytes(&self) -> Bounds {
+        let limits = self.limits();
+        let largest = limits.request_body_bytes;
+        let bounds = self.bounds(limits.in_flight_bytes.max(largest));
+        Bounds {
+            of_one: bounds.of_one.max(largest),
+            ..bounds
+        }
     }
 
     /// Returns the error of a session that has as many requests in flight as one may have.
@@ -252,6 +285,10 @@ pub(super) struct RequestPlaces {
     greetings: Arc<Places>,
     /// Whose client is gone.
     background: Arc<Places>,
+    /// Bytes of the messages of requests in flight, those in the background too.
+    call_bytes: Arc<Places>,
+    /// Bytes of those by which clients begin.
+    greeting_bytes: Arc<Places>,
     /// Bytes of messages that wait for their clients.
     waiting: Arc<Places>,
 }

@@ -4,7 +4,7 @@
 //! somebody waits, the connection that nobody has used for longest is closed at once; one that is
 //! in use never is.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ pub(super) struct Slots {
 struct State {
     last: u64,
     taken: BTreeMap<u64, Taken>,
+    /// How many of them each principal has.
+    by_principal: HashMap<Principal, usize>,
     /// In the order in which they came.
     waiting: VecDeque<Waiter>,
 }
@@ -66,8 +68,7 @@ impl State {
     }
 
     fn n_taken_by(&self, principal: &Principal) -> usize {
-        let all = self.taken.values();
-        all.filter(|taken| taken.principal == *principal).count()
+        self.by_principal.get(principal).copied().unwrap_or(0)
     }
 
     /// Returns why a principal can have no place; `None` if it can.
@@ -87,15 +88,26 @@ impl State {
             is_leaving: false,
         };
         self.taken.insert(number, taken);
+        *self.by_principal.entry(principal.clone()).or_default() += 1;
         number
+    }
+
+    /// Notes a place as free.
+    fn free(&mut self, number: u64) {
+        let Some(taken) = self.taken.remove(&number) else {
+            return;
+        };
+        if let Some(n_taken) = self.by_principal.get_mut(&taken.principal) {
+            *n_taken = n_taken.saturating_sub(1);
+            if *n_taken == 0 {
+                self.by_principal.remove(&taken.principal);
+            }
+        }
     }
 
     /// Returns the places that have to be made, beyond those that are being made already.
     fn wanted(&self) -> Vec<Wanted> {
-        let mut leaving: Vec<&Principal> = (self.taken.values())
-            .filter(|taken| taken.is_leaving)
-            .map(|taken| &taken.principal)
-            .collect();
+        let mut leaving = Leaving::of(self.taken.values());
         let mut wanted = Vec::new();
         for waiter in &self.waiting {
             let of = match self.lack(&waiter.principal, waiter.bounds) {
@@ -103,13 +115,53 @@ impl State {
                 Some(Lack::Share) => Some(&waiter.principal),
                 Some(Lack::Total) => None,
             };
-            let made = (leaving.iter()).position(|leaver| of.is_none_or(|of| of == *leaver));
-            match made {
-                Some(made) => drop(leaving.swap_remove(made)),
-                None => wanted.push(Wanted { of: of.cloned() }),
+            if !leaving.take(of) {
+                wanted.push(Wanted { of: of.cloned() });
             }
         }
         wanted
+    }
+}
+
+/// The places that are being made, counted so that no waiter looks through all of them.
+struct Leaving<'a> {
+    by_principal: HashMap<&'a Principal, usize>,
+    /// In the order in which they were taken; some of them may be counted off already.
+    all: Vec<&'a Principal>,
+}
+
+impl<'a> Leaving<'a> {
+    fn of(taken: impl Iterator<Item = &'a Taken>) -> Self {
+        let leaving = taken.filter(|taken| taken.is_leaving);
+        let all: Vec<&Principal> = leaving.map(|taken| &taken.principal).collect();
+        let mut by_principal: HashMap<&Principal, usize> = HashMap::new();
+        for principal in &all {
+            *by_principal.entry(principal).or_default() += 1;
+        }
+        Self { by_principal, all }
+    }
+
+    /// Counts one off, of this principal or of any. Returns whether there was one.
+    fn take(&mut self, of: Option<&Principal>) -> bool {
+        if let Some(of) = of {
+            return self.count_off(of);
+        }
+        while let Some(last) = self.all.pop() {
+            if self.count_off(last) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn count_off(&mut self, of: &Principal) -> bool {
+        match self.by_principal.get_mut(of) {
+            Some(n_left) if *n_left > 0 => {
+                *n_left -= 1;
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -205,16 +257,29 @@ impl Slots {
             })
             .collect();
         idle.sort_by_key(|(since, number, ..)| (*since, *number));
+        // Who waits in a long line looks in vain once for all of its principal.
+        let mut has_none: HashSet<Option<Principal>> = HashSet::new();
         for Wanted { of } in wanted {
+            if idle.is_empty() {
+                break;
+            }
+            if has_none.contains(&of) {
+                continue;
+            }
+            let mut is_made = false;
             while let Some(found) = (idle.iter())
                 .position(|(_, _, principal, _)| of.as_ref().is_none_or(|of| of == principal))
             {
                 let (_, number, _, holder) = idle.remove(found);
                 self.set_leaving(number, true);
-                if holder.make_place() {
+                is_made = holder.make_place();
+                if is_made {
                     break;
                 }
                 self.set_leaving(number, false);
+            }
+            if !is_made {
+                has_none.insert(of);
             }
         }
     }
@@ -237,7 +302,7 @@ impl Slots {
         let mut handed = Vec::new();
         {
             let mut state = self.lock();
-            state.taken.remove(&number);
+            state.free(number);
             let mut next = 0;
             while let Some(waiter) = state.waiting.get(next) {
                 if state.lack(&waiter.principal, waiter.bounds).is_some() {
@@ -337,6 +402,42 @@ mod tests {
         assert_eq!((slots.n_taken(), slots.n_waiting()), (3, 0));
         drop(fourth);
         assert_eq!(slots.n_taken(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_counted_for_principals_is_what_they_have() {
+        let slots = Arc::new(Slots::default());
+        let names: Vec<Principal> = (0..5).map(|n| Principal::named(&format!("p{n}"))).collect();
+        let bounds = bounds(8, 3);
+        let mut held = VecDeque::new();
+        for round in 0..200_usize {
+            let principal = &names[round * 7 % 5];
+            match slots.take(principal, bounds, NOW).await {
+                Ok(slot) => held.push_back(slot),
+                Err(_) => drop(held.pop_front()),
+            }
+            let state = slots.lock();
+            for name in &names {
+                let n_taken = state.taken.values().filter(|one| one.principal == *name);
+                assert_eq!(state.n_taken_by(name), n_taken.count());
+            }
+        }
+        drop(held);
+        assert!(slots.lock().by_principal.is_empty());
+    }
+
+    #[test]
+    fn places_that_are_being_made_count_for_one_waiter_each() {
+        let [one, other] = ["one", "other"].map(Principal::named);
+        let taken = |principal: &Principal, is_leaving| Taken {
+            principal: principal.clone(),
+            holder: None,
+            is_leaving,
+        };
+        let all = [taken(&one, true), taken(&other, true), taken(&other, false)];
+        let mut leaving = Leaving::of(all.iter());
+        assert!(leaving.take(Some(&other)) && !leaving.take(Some(&other)));
+        assert!(leaving.take(None) && !leaving.take(None) && !leaving.take(Some(&one)));
     }
 
     #[tokio::test(start_paused = true)]

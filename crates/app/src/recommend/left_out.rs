@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::tool::ToolRef;
 
@@ -106,7 +106,7 @@ pub(super) fn hindrance(
     if project.is_unknown() {
         return None;
     }
-    let names = [ToolName::from(tool.name.as_str()), tool.tool.tool.clone()];
+    let names = tool.names();
     let fitting = tagged
         .iter()
         .filter(|one| names.iter().any(|name| one.tools.matches(name)));

@@ -20,8 +20,7 @@ impl RecommendReply {
             }
             let _ = write!(text, "\n   {}", tool.explanation);
             if let Some(workflow) = &tool.workflow {
-                let steps = workflow.steps.join(" -> ");
-                let _ = write!(text, " Usually: {steps} ({} times).", workflow.support);
+                let _ = write!(text, " {}", usually(&workflow.steps, workflow.support));
             }
             text.push('\n');
         }
@@ -59,6 +58,16 @@ impl RecommendReply {
             "cached": self.was_cached,
         })
     }
+}
+
+/// Returns what is said of steps that follow each other in so many work sessions.
+fn usually(steps: &[String], n_sessions: u64) -> String {
+    let noun = if n_sessions == 1 {
+        "session"
+    } else {
+        "sessions"
+    };
+    format!("Usually: {} (in {n_sessions} {noun}).", steps.join(" -> "))
 }
 
 fn intent(intent: &IntentAnalysis) -> Value {
@@ -115,4 +124,16 @@ fn neighbour(neighbour: &NamedNeighbour) -> Value {
         "support": neighbour.support,
         "share": neighbour.share,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_with_the_sessions_that_had_them() {
+        let steps = ["a", "b"].map(str::to_owned);
+        assert_eq!(usually(&steps, 3), "Usually: a -> b (in 3 sessions).");
+        assert_eq!(usually(&steps, 1), "Usually: a -> b (in 1 session).");
+    }
 }

@@ -1,23 +1,20 @@
 //! The names that patterns of tools are compared with.
 
 use riglm_domain::id::{ToolName, UpstreamName};
-use riglm_domain::naming::prefixed;
+use riglm_domain::naming::names_of;
 use riglm_domain::prediction::NamePattern;
 
 use super::GuardedCall;
 use crate::search::OfferedTool;
 
 /// The names of a tool that patterns are compared with: the one that its upstream knows, the one with
-/// the name of the upstream in front, and the one that the client was offered.
+/// the name of the upstream in front, as it is written and as lists may show it, and the one that the
+/// client was offered.
 ///
-/// The second one is compared although a client may know the tool by another: a pattern must not begin
+/// Those with the upstream are compared although a client may know the tool by another: a pattern must not begin
 /// to fit with the first list that a client asks for.
 #[derive(Debug)]
-pub(super) struct Names {
-    own: ToolName,
-    prefixed: Option<ToolName>,
-    offered: Option<ToolName>,
-}
+pub(super) struct Names(Vec<ToolName>);
 
 impl Names {
     pub(super) fn new(
@@ -25,13 +22,14 @@ impl Names {
         own: &ToolName,
         offered: Option<&str>,
     ) -> Self {
-        let prefixed = upstream.map(|upstream| prefixed(upstream, own.as_str()));
-        let is_other = |name: &&str| *name != own.as_str() && Some(*name) != prefixed.as_deref();
-        Self {
-            offered: offered.filter(is_other).map(ToolName::from),
-            prefixed: prefixed.as_deref().map(ToolName::from),
-            own: own.clone(),
-        }
+        let mut names = match upstream {
+            Some(upstream) => names_of(upstream, own),
+            None => vec![own.clone()],
+        };
+        let is_other = |name: &ToolName| !names.contains(name);
+        let offered = offered.map(ToolName::from).filter(is_other);
+        names.extend(offered);
+        Self(names)
     }
 
     pub(super) fn of_call(call: &GuardedCall<'_>) -> Self {
@@ -44,9 +42,7 @@ impl Names {
     }
 
     pub(super) fn fit(&self, pattern: &NamePattern) -> bool {
-        let others = [&self.prefixed, &self.offered];
-        pattern.matches(&self.own)
-            || (others.into_iter().flatten()).any(|name| pattern.matches(name))
+        self.0.iter().any(|name| pattern.matches(name))
     }
 
     pub(super) fn fit_any(&self, patterns: &[NamePattern]) -> bool {

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use riglm_domain::edit::member;
 use riglm_domain::excerpt::excerpt;
-use riglm_domain::id::UpstreamName;
+use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::list_shown::ToolSet;
+use riglm_domain::naming::names_of;
 use riglm_domain::scan::unescaped;
 use riglm_domain::tool::ToolRef;
 use sha2::{Digest, Sha256};
@@ -38,6 +39,17 @@ pub struct OfferedTool {
 impl OfferedTool {
     /// The longest line that is returned, in characters.
     const MAX_LINE_CHARS: usize = 200;
+
+    /// Returns the names by which operators may mean it: all of its own, and the one that clients see.
+    #[must_use]
+    pub fn names(&self) -> Vec<ToolName> {
+        let mut names = names_of(&self.tool.upstream, &self.tool.tool);
+        let shown = ToolName::from(self.name.as_str());
+        if !names.contains(&shown) {
+            names.push(shown);
+        }
+        names
+    }
 
     /// Returns the first line of the description, of a longer one the first words in 200 characters;
     /// empty where there is none.

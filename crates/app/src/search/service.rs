@@ -7,6 +7,7 @@ mod replying;
 mod reranking;
 mod similar;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,10 +34,14 @@ use super::memory::{Memories, SearchStores};
 use super::offer::Offer;
 use super::prepared::{Offers, Prepared};
 use super::request::{SearchCall, SearchReply, ToolCalled};
-use super::turns::{Turn, Turns};
 use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::learning::NextTools;
+use crate::turns::{Turn, Turns};
 
+/// How many searches are made at once for each processor: most of them wait for a vector.
+const TURNS_PER_PROCESSOR: usize = 4;
+/// The fewest searches that are made at once.
+const MIN_TURNS: usize = 8;
 /// How many tools an answer has when the client does not say.
 const DEFAULT_LIMIT: usize = 10;
 /// The most tools of one answer.
@@ -189,7 +194,7 @@ impl ToolSearch {
                 ladder,
                 embedding: tokio::sync::Mutex::new(()),
                 flights: Flights::default(),
-                turns: Turns::default(),
+                turns: Turns::new(n_turns()),
             }),
             tasks: TaskTracker::new(),
             experiments: None,
@@ -493,6 +498,13 @@ impl Shared {
 struct Encoded {
     raw: Embedding,
     centred: Embedding,
+}
+
+/// Returns how many searches are made at once.
+fn n_turns() -> usize {
+    let n_processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let of_all = n_processors.saturating_mul(TURNS_PER_PROCESSOR);
+    of_all.max(MIN_TURNS)
 }
 
 /// Returns the text by which queries count as the same: in lower case, with single spaces.

@@ -194,6 +194,12 @@ impl Recorder {
         self.options.policy != RecordingPolicy::Off
     }
 
+    /// Lets one principal have as many of its long texts worked on at once as `of_one` says of their
+    /// number.
+    pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
+        self.long_work.share(of_one);
+    }
+
     /// Returns the present moment.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -302,7 +308,7 @@ impl Recorder {
             principal: details.principal.clone(),
             upstream: details.upstream.clone(),
             tool: details.tool,
-            arguments_hash: self.hash(details.arguments).await,
+            arguments_hash: self.hash(details.principal, details.arguments).await,
             arguments: details
                 .arguments
                 .filter(|_| self.options.include_arguments)
@@ -374,10 +380,11 @@ impl Recorder {
     }
 
     /// Hashes arguments. What has no canonical form (nested too deeply) is hashed as written.
-    async fn hash(&self, arguments: Option<&str>) -> KeyedHash {
+    async fn hash(&self, principal: &Principal, arguments: Option<&str>) -> KeyedHash {
         if let Some(long) = arguments.filter(|arguments| arguments.len() > MAX_QUICK_BYTES) {
+            let turn = self.long_work.turn(principal).await;
             let (hasher, long) = (self.hasher.clone(), long.to_owned());
-            let hash = self.long_work.done(move || hashed(&hasher, Some(&long)));
+            let hash = turn.done(move || hashed(&hasher, Some(&long)));
             if let Some(hash) = hash.await {
                 return hash;
             }

@@ -361,3 +361,72 @@ async fn a_request_whose_client_came_back_is_waited_for_again() {
     tokio::time::timeout(SOON, shutdown).await.unwrap();
     assert!(one.client.delivered()[0].0.contains("\"result\""));
 }
+
+/// Returns a call whose message has so many bytes.
+fn call_of(number: u32, n_bytes: usize) -> String {
+    let empty = call(number).len();
+    call(number).replace("s3cr3t", &format!("s3cr3t{}", "x".repeat(n_bytes - empty)))
+}
+
+#[tokio::test]
+async fn a_principal_has_its_share_of_the_bytes_of_requests_in_flight_and_no_more() {
+    let limits = Limits {
+        in_flight_bytes: 4_000,
+        request_body_bytes: 1_024,
+        ..Limits::default()
+    };
+    let setup = Setup {
+        limits,
+        ..Setup::default()
+    };
+    let scene = setup.scene();
+    scene.proxy.expect_principals(2);
+    let [one, other] = ["a", "b"].map(|name| Visitor::new(&scene, name));
+    for number in 1..=2 {
+        one.send(&call_of(number, 1_000)).await;
+    }
+    assert!(one.client.delivered().is_empty(), "{}", one.last());
+    one.send(&call(3)).await;
+    let refused = one.last();
+    assert!(refused.contains("limits.in_flight_bytes"), "{refused}");
+    assert!(refused.contains("2000 bytes at once"), "{refused}");
+    // Those whose client is gone are still in memory.
+    let left: Vec<RequestId> = (1..=2).map(id).collect();
+    one.session.note_presence(&left, Presence::Left);
+    one.send(&call(4)).await;
+    assert!(one.last().contains("limits.in_flight_bytes"));
+    // Who comes is let in, and others call.
+    for number in 1..=2 {
+        other.send(&call_of(number, 1_000)).await;
+    }
+    assert!(other.client.delivered().is_empty(), "{}", other.last());
+    one.connect().await;
+    assert!(one.last().contains("\"result\""), "{}", one.last());
+    // What is answered makes room.
+    scene
+        .upstream
+        .say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, None)
+        .await;
+    let n_delivered = one.client.delivered().len();
+    one.send(&call_of(5, 900)).await;
+    assert_eq!(one.client.delivered().len(), n_delivered, "{}", one.last());
+}
+
+#[tokio::test]
+async fn one_request_may_always_be_as_large_as_a_request_may_be() {
+    let limits = Limits {
+        in_flight_bytes: 100,
+        request_body_bytes: 2_000,
+        ..Limits::default()
+    };
+    let setup = Setup {
+        limits,
+        ..Setup::default()
+    };
+    let scene = setup.scene();
+    let one = Visitor::new(&scene, "a");
+    one.send(&call_of(1, 2_000)).await;
+    assert!(one.client.delivered().is_empty(), "{}", one.last());
+    one.send(&call(2)).await;
+    assert!(one.last().contains("limits.in_flight_bytes"));
+}

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::bail;
-use riglm_adapters_storage::{Store, open_reader};
+use riglm_adapters_prediction::FilteringConfig;
+use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
+use riglm_app::filtering::ForbidRules;
 use riglm_app::recommend::{Hindrances, Project, RecommendCall, stored_offer};
 use riglm_app::search::{Offer, OfferedTool};
-use riglm_domain::id::{ToolName, UpstreamName};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::principal::Principal;
-use riglm_domain::tool_override::{OverrideAction, OverrideScope};
+use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_ports::analytics::{OverrideRepository as _, ToolDefinitionRepository as _};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
@@ -34,10 +36,13 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
         Ok(upstreams) => upstreams.iter().map(|one| one.name.clone()).collect(),
         Err(_) => listed.into_iter().collect(),
     };
-    let offer = Arc::new(stored_offer(&*store, &configured, config.naming).await?);
+    let offer = stored_offer(&*store, &configured, config.naming).await?;
     if offer.tools().is_empty() {
         bail!("no tools were listed yet: start riglm serve, and have a client list its tools");
     }
+    let mut overrides = store.overrides(SystemClock.now()).await?;
+    overrides.retain(|one| one.scope == OverrideScope::Global);
+    let offer = Arc::new(permitted(&config.filtering, &overrides, &offer));
     let (search, recommender) = recommender_over(config, &store).await?;
     search.learn_offer(&offer);
     search.settle().await;
@@ -50,7 +55,7 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
         limit: arguments.limit.map(|limit| limit as usize),
         offer: Arc::clone(&offer),
         project: Project::new(&arguments.tags),
-        hindrances: hidden(config, &store, &offer).await?,
+        hindrances: hidden(&config.filtering, overrides, &offer),
     };
     // The first one has what the principal did before read, and does not wait long for it.
     recommender.recommend(call.clone()).await?;
@@ -69,32 +74,102 @@ pub(super) fn empty() -> Value {
     json!({"tools": [], "left_out": [], "notes": ["nothing is recorded yet"]})
 }
 
-/// Returns what the operator hides from everybody: by the configuration, or over the control port. Which
-/// servers can be reached is known to a running proxy alone.
-async fn hidden(config: &Config, store: &Store, offer: &Offer) -> anyhow::Result<Hindrances> {
-    let patterns = |texts: &[String]| -> Vec<NamePattern> {
-        texts.iter().map(|text| NamePattern::new(text)).collect()
+/// Returns an offer without the tools that are forbidden to everybody: nothing names them. What
+/// forbids adds up, so that no other override lifts it.
+fn permitted(config: &FilteringConfig, overrides: &[ToolOverride], offer: &Offer) -> Offer {
+    let rules = ForbidRules::new(patterns(&config.forbid), overrides);
+    let is_permitted = |at: usize| {
+        let tool = &offer.tools()[at];
+        let (upstream, own) = (&tool.tool.upstream, &tool.tool.tool);
+        rules.forbids(upstream, own, Some(&tool.name)).is_none()
     };
-    let banned = patterns(&config.filtering.bans);
-    let forbidden = patterns(&config.filtering.forbid);
-    let mut overrides = store.overrides(SystemClock.now()).await?;
-    overrides.retain(|one| one.scope == OverrideScope::Global);
+    offer.kept(is_permitted)
+}
+
+/// Returns what the operator hides from everybody: by the configuration, or over the control port, where
+/// the newest decision holds. Which servers can be reached is known to a running proxy alone.
+fn hidden(config: &FilteringConfig, mut overrides: Vec<ToolOverride>, offer: &Offer) -> Hindrances {
+    let banned = patterns(&config.bans);
+    overrides.retain(|one| one.action != OverrideAction::Forbid);
     overrides.sort_by_key(|one| (one.created_at, one.id));
     let is_hidden = |tool: &&OfferedTool| {
-        let names = [ToolName::from(tool.name.as_str()), tool.tool.tool.clone()];
-        let fits = |patterns: &[NamePattern]| {
+        let names = tool.names();
+        let is_banned = || {
             let mut names = names.iter();
-            names.any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
+            names.any(|name| banned.iter().any(|pattern| pattern.matches(name)))
         };
         let mut decided = overrides.iter().rev();
         let last = decided.find(|one| names.iter().any(|name| name.as_str() == one.tool));
-        let is_excluded =
-            |action| matches!(action, OverrideAction::Exclude | OverrideAction::Forbid);
-        fits(&forbidden) || last.map_or_else(|| fits(&banned), |one| is_excluded(one.action))
+        last.map_or_else(is_banned, |one| one.action == OverrideAction::Exclude)
     };
     let hidden = offer.tools().iter().filter(is_hidden);
-    Ok(Hindrances {
+    Hindrances {
         excluded: hidden.map(|tool| tool.tool.clone()).collect(),
         ..Hindrances::default()
-    })
+    }
+}
+
+fn patterns(texts: &[String]) -> Vec<NamePattern> {
+    texts.iter().map(|text| NamePattern::new(text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use riglm_domain::id::OverrideId;
+    use riglm_domain::tool::ToolRef;
+
+    use super::*;
+
+    fn tool(own: &str, shown: &str) -> OfferedTool {
+        OfferedTool {
+            name: shown.into(),
+            tool: ToolRef {
+                upstream: UpstreamName::parse("files").unwrap(),
+                tool: own.into(),
+            },
+            definition: format!(r#"{{"name":"{shown}"}}"#).into(),
+            is_hidden: false,
+        }
+    }
+
+    fn decided(tool: &str, action: OverrideAction, second: i64) -> ToolOverride {
+        let at = Timestamp::from_second(1_800_000_000 + second).unwrap();
+        ToolOverride {
+            id: OverrideId::new(at, [3; 10]),
+            tool: tool.into(),
+            action,
+            scope: OverrideScope::Global,
+            expires_at: None,
+            reason: None,
+            created_by: Principal::local(),
+            created_at: at,
+        }
+    }
+
+    #[test]
+    fn what_is_forbidden_is_not_named_and_nothing_newer_lifts_that() {
+        let config = FilteringConfig {
+            forbid: vec!["files__rm".into()],
+            bans: vec!["files__old".into()],
+            ..FilteringConfig::default()
+        };
+        let names = ["rm", "wipe", "old", "fs.move", "read"];
+        let offer = Offer::new(names.map(|name| tool(name, name)).into(), Vec::new());
+        let overrides = vec![
+            decided("files__wipe", OverrideAction::Forbid, 0),
+            decided("wipe", OverrideAction::Include, 1),
+            decided("rm", OverrideAction::Include, 2),
+            decided("files__fs.move", OverrideAction::Exclude, 3),
+        ];
+        let offer = permitted(&config, &overrides, &offer);
+        let left: Vec<&str> = offer.tools().iter().map(|tool| &*tool.name).collect();
+        assert_eq!(left, ["old", "fs.move", "read"]);
+        let hidden = hidden(&config, overrides, &offer).excluded;
+        let is_hidden = |own: &str| hidden.contains(&tool(own, own).tool);
+        assert_eq!(
+            ["old", "fs.move", "read"].map(is_hidden),
+            [true, true, false]
+        );
+    }
 }

@@ -92,7 +92,7 @@ impl ControlSources<'_> {
             health: HealthSource {
                 version: env!("CARGO_PKG_VERSION"),
                 upstreams: upstream_states(self.proxy),
-                store: store_state(self.storage),
+                store: store_state(self.storage, &self.forbidden),
                 encoders: encoder_states(self.search),
                 learning: learning_state(self.next_tools),
                 is_stopping: Arc::new(move || proxy.is_stopping()),
@@ -167,13 +167,14 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
 }
 
 /// Returns what the control server asks for the store.
-fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
-    let storage = storage.cloned();
+fn store_state(storage: Option<&Arc<Storage>>, forbidden: &Arc<Forbidden>) -> ControlStore {
+    let (storage, forbidden) = (storage.cloned(), Arc::clone(forbidden));
     Arc::new(move || match &storage {
         None => StoreHealth {
             condition: StoreCondition::Off,
             waiting_bytes: 0,
             dropped_records: 0,
+            is_read: true,
         },
         Some(storage) => StoreHealth {
             condition: match (storage.condition(), storage.damage()) {
@@ -181,8 +182,14 @@ fn store_state(storage: Option<&Arc<Storage>>) -> ControlStore {
                 (JournalCondition::Sound, Some(damage)) => StoreCondition::Degraded {
                     reason: damage.into(),
                 },
+                (JournalCondition::Sound, None) if !forbidden.is_known() => {
+                    StoreCondition::Degraded {
+                        reason: "it did not tell yet which tools overrides forbid".into(),
+                    }
+                }
                 (JournalCondition::Sound, None) => StoreCondition::Ok,
             },
+            is_read: forbidden.is_known(),
             waiting_bytes: storage.waiting_bytes(),
             dropped_records: storage.dropped_records(),
         },

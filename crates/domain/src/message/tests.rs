@@ -157,3 +157,38 @@ proptest! {
         prop_assert_eq!(made.raw(), read.raw());
     }
 }
+
+#[test]
+fn members_that_some_readers_take_for_others_are_found() {
+    let found = |text: &str| Message::from_text(text.into()).unwrap().ambiguous_member();
+    let call = |params: &str| {
+        found(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#
+        ))
+    };
+    assert_eq!(
+        call(r#"{"name":"read","arguments":{"Name":1,"name":2}}"#),
+        None
+    );
+    assert_eq!(
+        call(r#"{"name":"read","Name":"rm"}"#).as_deref(),
+        Some("Name")
+    );
+    assert_eq!(call(r#"{"NAM\u0045":"rm"}"#).as_deref(), Some("NAME"));
+    assert_eq!(
+        call(r#"{"name":"rm","name":"read"}"#).as_deref(),
+        Some("name")
+    );
+    let ping = |member: &str| {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"Name":1},"#;
+        found(&format!("{text}{member}}}"))
+    };
+    assert_eq!(ping(r#""x":{"Method":1}"#), None);
+    assert_eq!(ping(r#""METHOD":"tools/call""#).as_deref(), Some("METHOD"));
+    assert_eq!(ping(r#""Params":{}"#).as_deref(), Some("Params"));
+    assert!(ping("\"param\u{17f}\":{}").is_some());
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{},"Method":"tools/call"}"#;
+    assert_eq!(found(answer).as_deref(), Some("Method"));
+    let batch = format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"ping"}},{answer}]"#);
+    assert_eq!(found(&batch).as_deref(), Some("Method"));
+}

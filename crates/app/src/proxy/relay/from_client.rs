@@ -272,7 +272,9 @@ impl Relay {
             if !is_greeting(method) && state.pending.is_full(limits.in_flight_per_session) {
                 return Err(self.shared.session_is_full(&self.caller.origin()));
             }
-            pending.standing = self.shared.take_place(&self.caller.principal, method)?;
+            let message = pending.message.as_ref();
+            let n_bytes = message.map_or(0, n_bytes_of_each);
+            pending.standing = (self.shared).take_place(&self.caller.principal, method, n_bytes)?;
         }
         state.pending.insert(id.clone(), pending);
         Ok(())
@@ -381,6 +383,14 @@ impl Relay {
             }
         }
     }
+}
+
+/// Returns how many bytes of a message each of its requests keeps.
+fn n_bytes_of_each(message: &Message) -> usize {
+    message
+        .raw()
+        .len()
+        .div_ceil(message.request_ids().count().max(1))
 }
 
 /// Returns whether a request in flight was made by this very message.

@@ -162,7 +162,8 @@ impl Relay {
             Ok((Arc::new(seen), listing))
         };
         let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {
-            self.shared.long_work.done(read).await?
+            let work = &self.shared.long_work;
+            work.done(&self.caller.principal, read).await?
         } else {
             read()
         };

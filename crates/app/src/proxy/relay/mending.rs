@@ -109,7 +109,8 @@ impl Relay {
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
-            let problems = tools?.problems(tool, &call.arguments).await;
+            let principal = &self.caller.principal;
+            let problems = tools?.problems(principal, tool, &call.arguments).await;
             let length = |tool: &OfferedTool| memory.length_for(&("schema", session, &tool.name));
             let said = || misfit_of(tool, &problems, (false, length(tool)));
             return (!problems.is_empty()).then(said);
@@ -121,7 +122,8 @@ impl Relay {
         let name = self.shown_name(&call.name.as_str().into());
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
-        unknown(&self.shared.long_work, &name, offer, (search, length)).await
+        let work = (&self.shared.long_work, &self.caller.principal);
+        unknown(work, &name, offer, (search, length)).await
     }
 
     /// Returns the tool of this upstream that it calls so.

@@ -20,7 +20,7 @@ use super::completion::Ending;
 use super::params::{RequestParams, outcome_of};
 use super::pending::{Pending, Purpose};
 use crate::proxy::listing::Listing;
-use crate::proxy::search_tool::{Asking, OwnTool, SearchTool, Unwrapped, failure};
+use crate::proxy::search_tool::{Asking, CallMaker, OwnTool, SearchTool, Unwrapped, failure};
 use crate::work_sessions::RequestKind;
 
 /// A call of a tool of the proxy itself.
@@ -80,7 +80,12 @@ impl Relay {
             known.filter(|_| self.has_tools())
         };
         tools
-            .call_in(&message, self.taken(), offer)
+            .call_in(
+                &message,
+                &CallMaker::of(&self.caller, &self.shared),
+                self.taken(),
+                offer,
+            )
             .unwrap_or(message)
     }
 
@@ -155,8 +160,9 @@ impl Relay {
         let part = search.message.single();
         let params = part.and_then(|part| search.message.params(part));
         if search.tool == OwnTool::CallTool {
-            let unwrapped = tools.unwrapped(params, offer.as_deref().ok()).await;
-            return match unwrapped {
+            let maker = CallMaker::of(&self.caller, &self.shared);
+            let unwrapped = tools.unwrapped(&maker, params, offer.as_deref().ok());
+            return match unwrapped.await {
                 Unwrapped::Call(params) => {
                     let call = search.message.with_params(&params);
                     Found::Call(call.without_param_headers())

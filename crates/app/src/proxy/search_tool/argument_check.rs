@@ -9,15 +9,18 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use lru::LruCache;
 use riglm_domain::excerpt::excerpt;
+use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
-use super::schema_cost::{SchemaSize, TooMuch, check_schema, check_validation};
+use super::schema_cost::{
+    Gathered, SchemaSize, TooMuch, check_errors, check_schema, check_validation,
+};
+use crate::turns::Turns;
 
 /// How many schemas are kept ready.
 const MAX_SCHEMAS: usize = 512;
@@ -34,7 +37,8 @@ const MAX_QUICK_BYTES: usize = 16 << 10;
 const MAX_PATTERN_BYTES: usize = 64 << 10;
 /// How long a call waits for its arguments to be checked before it goes on without.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How many checks run at once. Others wait, as long as their calls do.
+/// How many checks run at once. Others wait, as long as their calls do, those of one principal for
+/// each other first.
 const MAX_CHECKS: usize = 2;
 /// How much a check may cost, in units of some 10 nanoseconds.
 const BUDGET: u32 = 4_000_000;
@@ -44,12 +48,14 @@ const QUICK_BUDGET: u32 = 100_000;
 const MAX_PROBLEMS: usize = 5;
 /// The longest text of a problem, in characters.
 const MAX_PROBLEM_CHARS: usize = 300;
+/// What is said where naming the problems would take too much work.
+const MISFIT: &str = "arguments: they are not what the schema describes";
 
 /// The schemas that were read lately, by their text.
 #[derive(Debug)]
 pub(super) struct ArgumentChecks {
     known: Mutex<Known>,
-    running: Arc<Semaphore>,
+    running: Turns,
 }
 
 /// The schemas that are kept, the one that was used longest ago first to go.
@@ -92,16 +98,22 @@ impl Default for ArgumentChecks {
                 schemas: LruCache::new(n),
                 n_bytes: 0,
             }),
-            running: Arc::new(Semaphore::new(MAX_CHECKS)),
+            running: Turns::new(MAX_CHECKS),
         }
     }
 }
 
 impl ArgumentChecks {
+    /// Lets one principal have as many checks made at once as `of_one` says of their number.
+    pub(super) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
+        self.running.share(of_one);
+    }
+
     /// Returns what is wrong with arguments of `tool`, at most five problems, each with its place and
     /// what is expected there; nothing where they may be as they are, or that cannot be told in time.
     pub(super) async fn problems(
         self: &Arc<Self>,
+        principal: &Principal,
         tool: &ToolRef,
         schema: &str,
         arguments: &str,
@@ -109,11 +121,11 @@ impl ArgumentChecks {
         if schema.len() > MAX_SCHEMA_BYTES || arguments.len() > MAX_ARGUMENT_BYTES {
             return Vec::new();
         }
-        let (checks, tool) = (Arc::clone(self), tool.clone());
-        let (schema, arguments) = (schema.to_owned(), arguments.to_owned());
-        let check = async move {
+        let check = async {
             // Held until the work is done, also when nobody waits for it any more.
-            let turn = Arc::clone(&checks.running).acquire_owned().await;
+            let turn = self.running.take(principal).await;
+            let (checks, tool) = (Arc::clone(self), tool.clone());
+            let (schema, arguments) = (schema.to_owned(), arguments.to_owned());
             tokio::task::spawn_blocking(move || {
                 let problems = checks.schema(&tool, &schema).problems(&arguments, BUDGET);
                 drop(turn);
@@ -138,14 +150,14 @@ impl ArgumentChecks {
         }
     }
 
-    /// Returns the same where it takes no time worth mentioning: the arguments are small and the
-    /// schema was read before.
-    pub(super) fn quick_problems(&self, schema: &str, arguments: &str) -> Option<Vec<String>> {
+    /// Returns whether nothing is wrong, where it takes no time worth mentioning to tell: the
+    /// arguments are small and the schema was read before.
+    pub(super) fn is_known_to_fit(&self, schema: &str, arguments: &str) -> bool {
         if schema.len() > MAX_SCHEMA_BYTES || arguments.len() > MAX_QUICK_BYTES {
-            return None;
+            return false;
         }
-        let known = self.known(&key_of(schema))?;
-        known.problems(arguments, QUICK_BUDGET).ok()
+        let known = self.known(&key_of(schema));
+        known.is_some_and(|known| known.fits(arguments, QUICK_BUDGET) == Ok(true))
     }
 
     fn known(&self, key: &[u8; 32]) -> Option<Arc<Schema>> {
@@ -207,29 +219,63 @@ impl Schema {
         ready.map_or(0, |ready| ready.n_bytes)
     }
 
-    fn problems(&self, arguments: &str, budget: u32) -> Result<Vec<String>, TooMuch> {
-        let Some(Ready {
-            schema, validator, ..
-        }) = &self.0
-        else {
-            return Ok(Vec::new());
+    /// Returns whether arguments may be as they are.
+    fn fits(&self, arguments: &str, budget: u32) -> Result<bool, TooMuch> {
+        let misfit = self.misfit(arguments, budget)?;
+        Ok(misfit.is_none())
+    }
+
+    /// Returns arguments that may not be as they are, with what says so; `None` of others.
+    fn misfit(&self, arguments: &str, budget: u32) -> Result<Option<(&Ready, Value)>, TooMuch> {
+        let Some(ready) = &self.0 else {
+            return Ok(None);
         };
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
-        check_validation(schema, &arguments, budget)?;
-        if validator.is_valid(&arguments) {
-            return Ok(Vec::new());
-        }
-        let errors = validator.iter_errors(&arguments).take(MAX_PROBLEMS);
-        let described = errors.map(|error| {
-            let path = error.instance_path().to_string();
-            let place = if path.is_empty() { "arguments" } else { &path };
-            let text = format!("{place}: {}", error.masked_with("it"));
-            excerpt(&text, MAX_PROBLEM_CHARS).into_owned()
-        });
-        Ok(described.collect())
+        check_validation(&ready.schema, &arguments, budget)?;
+        let fits = ready.validator.is_valid(&arguments);
+        Ok((!fits).then_some((ready, arguments)))
     }
+
+    fn problems(&self, arguments: &str, budget: u32) -> Result<Vec<String>, TooMuch> {
+        let misfit = self.misfit(arguments, budget)?;
+        Ok(misfit.map_or_else(Vec::new, |(ready, arguments)| {
+            ready.problems(&arguments, budget)
+        }))
+    }
+}
+
+impl Ready {
+    /// Returns what is wrong with arguments that do not fit: the first problem alone where all may be
+    /// too many to be gathered, and no more than that they do not fit where one may be too large.
+    fn problems(&self, arguments: &Value, budget: u32) -> Vec<String> {
+        let may_gather = |gathered| check_errors(&self.schema, arguments, gathered, budget).is_ok();
+        let described: Vec<String> = if may_gather(Gathered::All) {
+            let errors = self.validator.iter_errors(arguments);
+            errors
+                .take(MAX_PROBLEMS)
+                .map(|error| described(&error))
+                .collect()
+        } else if may_gather(Gathered::First) {
+            let error = self.validator.validate(arguments).err();
+            error.iter().map(described).collect()
+        } else {
+            Vec::new()
+        };
+        if described.is_empty() {
+            return vec![MISFIT.to_owned()];
+        }
+        described
+    }
+}
+
+/// Returns where a problem is and what is expected there, without the value.
+fn described(error: &ValidationError<'_>) -> String {
+    let path = error.instance_path().to_string();
+    let place = if path.is_empty() { "arguments" } else { &path };
+    let text = format!("{place}: {}", error.masked_with("it"));
+    excerpt(&text, MAX_PROBLEM_CHARS).into_owned()
 }
 
 /// Returns how many bytes a schema that is ready takes, about: its text as values, a validator for
@@ -257,7 +303,9 @@ mod tests {
 
     async fn problems(schema: &str, arguments: &str) -> Vec<String> {
         let checks = Arc::new(ArgumentChecks::default());
-        checks.problems(&tool(), schema, arguments).await
+        checks
+            .problems(&Principal::local(), &tool(), schema, arguments)
+            .await
     }
 
     fn tool() -> ToolRef {
@@ -351,11 +399,29 @@ mod tests {
         let checks = Arc::new(ArgumentChecks::default());
         let schema = r#"{"properties":{"a":{"pattern":"[a-z]*a[a-z]{400}[0-9]"}}}"#;
         let of = |n: usize| format!(r#"{{"a":"{}"}}"#, "ab".repeat(n / 2));
-        assert_eq!(checks.problems(&tool(), schema, &of(3_000)).await.len(), 1);
-        assert_eq!(checks.problems(&tool(), schema, &of(5_000)).await, [""; 0]);
+        assert_eq!(
+            checks
+                .problems(&Principal::local(), &tool(), schema, &of(3_000))
+                .await
+                .len(),
+            1
+        );
+        assert_eq!(
+            checks
+                .problems(&Principal::local(), &tool(), schema, &of(5_000))
+                .await,
+            [""; 0]
+        );
         // Who waits for it checks less.
-        assert!(checks.quick_problems(schema, &of(80)).is_some());
-        assert_eq!(checks.quick_problems(schema, &of(200)), None);
+        let schema = r#"{"properties":{"a":{"pattern":"(ab)+"}}}"#;
+        assert_eq!(
+            checks
+                .problems(&Principal::local(), &tool(), schema, &of(80))
+                .await,
+            [""; 0]
+        );
+        assert!(checks.is_known_to_fit(schema, &of(80)));
+        assert!(!checks.is_known_to_fit(schema, &of(200)));
     }
 
     #[tokio::test]
@@ -366,8 +432,10 @@ mod tests {
                 .map(|n| format!(r#""p{n}":{{"pattern":"^{at} {n}+$"}}"#))
                 .collect();
             let schema = format!(r#"{{"properties":{{{}}}}}"#, patterns.join(","));
-            checks.problems(&tool(), &schema, "{}").await;
-            assert_eq!(checks.quick_problems(&schema, "{}"), Some(Vec::new()));
+            checks
+                .problems(&Principal::local(), &tool(), &schema, "{}")
+                .await;
+            assert!(checks.is_known_to_fit(&schema, "{}"));
         }
         let known = checks.known.lock().unwrap();
         assert!(known.n_bytes <= MAX_BYTES, "{}", known.n_bytes);
@@ -381,10 +449,45 @@ mod tests {
     #[tokio::test]
     async fn a_schema_that_was_read_before_is_used_at_once() {
         let checks = Arc::new(ArgumentChecks::default());
-        assert_eq!(checks.quick_problems(SCHEMA, "{}"), None);
-        let slow = checks.problems(&tool(), SCHEMA, "{}").await;
-        assert_eq!(checks.quick_problems(SCHEMA, "{}"), Some(slow));
+        let right = r#"{"path":"a"}"#;
+        assert!(!checks.is_known_to_fit(SCHEMA, right));
+        assert_eq!(
+            checks
+                .problems(&Principal::local(), &tool(), SCHEMA, right)
+                .await,
+            [""; 0]
+        );
+        assert!(checks.is_known_to_fit(SCHEMA, right));
+        assert!(!checks.is_known_to_fit(SCHEMA, "{}"));
         let large = format!(r#"{{"path":"{}"}}"#, "x".repeat(MAX_QUICK_BYTES));
-        assert_eq!(checks.quick_problems(SCHEMA, &large), None);
+        assert!(!checks.is_known_to_fit(SCHEMA, &large));
+    }
+
+    #[tokio::test]
+    async fn problems_that_would_be_too_many_or_too_large_are_not_gathered() {
+        let names: Vec<String> = (0..6_000).map(|at| format!(r#""{at:04}""#)).collect();
+        let names = names.join(",");
+        let large = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(125_000));
+        assert!(large.len() > MAX_ARGUMENT_BYTES - 20_000);
+        for one in ["anyOf", "oneOf"] {
+            let schema = format!(r#"{{"{one}":[{{"required":[{names}]}}]}}"#);
+            assert_eq!(problems(&schema, &large).await, [MISFIT]);
+        }
+        let nested = format!(
+            r#"{}{{"type":"string"}}{}"#,
+            r#"{"anyOf":["#.repeat(60),
+            "]}".repeat(60)
+        );
+        assert_eq!(problems(&nested, &large).await, [MISFIT]);
+        // Of many that are small, the first is named.
+        let schema = format!(r#"{{"items":{{"required":[{names}]}}}}"#);
+        let objects = format!("[{}{{}}]", "{},".repeat(500));
+        let first = problems(&schema, &objects).await;
+        assert!(
+            first.len() == 1 && first[0].starts_with("/0: "),
+            "{first:?}"
+        );
+        let few = problems(&format!(r#"{{"anyOf":[{{"required":[{names}]}}]}}"#), "{}").await;
+        assert!(few.len() == 1 && few[0].contains("anyOf"), "{few:?}");
     }
 }

@@ -5,17 +5,40 @@ use std::sync::Arc;
 
 use riglm_domain::edit::{member, with_member};
 use riglm_domain::message::Message;
-use riglm_domain::scan::unescaped;
+use riglm_domain::principal::Principal;
+use riglm_domain::scan::{is_deeper_than, unescaped};
 use serde_json::{Map, Value};
 
 use super::SearchTool;
 use super::help::misfit;
 use super::own::{OwnTool, Taken};
+use crate::proxy::caller::Caller;
 use crate::proxy::relay::params::RequestParams;
+use crate::proxy::shared::Shared;
 use crate::search::{Offer, OfferedTool};
 
 /// The longest arguments that are read out of a string, in bytes of the string.
 const MAX_ENCODED_BYTES: usize = 1 << 20;
+/// How many levels of a message lie around the arguments of a call: the message and its `params`.
+const LEVELS_ABOVE: usize = 2;
+
+/// Who makes a call.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proxy) struct CallMaker<'a> {
+    principal: &'a Principal,
+    /// The most levels of a message.
+    max_depth: usize,
+}
+
+impl<'a> CallMaker<'a> {
+    /// Returns the client of a session, under the limits that hold now.
+    pub(in crate::proxy) fn of(caller: &'a Caller, shared: &Shared) -> Self {
+        Self {
+            principal: &caller.principal,
+            max_depth: shared.limits().message_depth,
+        }
+    }
+}
 
 /// What comes of a call.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,10 +63,11 @@ impl SearchTool {
     /// made. Names that nobody offers are for their server to judge.
     pub(in crate::proxy) async fn unwrapped(
         &self,
+        maker: &CallMaker<'_>,
         params: Option<&str>,
         offer: Option<&Offer>,
     ) -> Unwrapped {
-        let inner = match self.inner(params.unwrap_or("{}")) {
+        let inner = match self.inner(params.unwrap_or("{}"), maker.max_depth) {
             Ok(inner) => inner,
             Err(problem) => return Unwrapped::Wrong(problem),
         };
@@ -53,7 +77,8 @@ impl SearchTool {
         let Some(tool) = offer.and_then(|offer| offer.tool(&inner.name)) else {
             return Unwrapped::Call(inner.params);
         };
-        let problems = self.problems(tool, &inner.arguments).await;
+        let problems = self.problems(maker.principal, tool, &inner.arguments);
+        let problems = problems.await;
         if problems.is_empty() {
             Unwrapped::Call(inner.params)
         } else {
@@ -63,18 +88,18 @@ impl SearchTool {
 
     /// Returns the `params` of the call that one with these `params` stands for, where it takes no
     /// time to tell that nothing is wrong with it.
-    fn unwrapped_at_once(&self, params: Option<&str>, offer: &Offer) -> Option<String> {
-        let inner = self.inner(params?).ok()?;
+    fn unwrapped_at_once(
+        &self,
+        maker: &CallMaker<'_>,
+        params: Option<&str>,
+        offer: &Offer,
+    ) -> Option<String> {
+        let inner = self.inner(params?, maker.max_depth).ok()?;
         let Some(tool) = offer.tool(&inner.name) else {
             return Some(inner.params);
         };
-        let fits = match schema_of(tool) {
-            Some(schema) => {
-                let problems = self.checks.quick_problems(schema, &inner.arguments)?;
-                problems.is_empty()
-            }
-            None => true,
-        };
+        let fits = schema_of(tool)
+            .is_none_or(|schema| self.checks.is_known_to_fit(schema, &inner.arguments));
         fits.then_some(inner.params)
     }
 
@@ -83,6 +108,7 @@ impl SearchTool {
     pub(in crate::proxy) fn call_in(
         &self,
         message: &Message,
+        maker: &CallMaker<'_>,
         taken: Taken,
         offer: impl FnOnce() -> Option<Arc<Offer>>,
     ) -> Option<Message> {
@@ -99,25 +125,27 @@ impl SearchTool {
             return None;
         }
         let offer = offer().filter(|offer| !self.taken_in(offer).has(OwnTool::CallTool))?;
-        let params = self.unwrapped_at_once(Some(params), &offer)?;
+        let params = self.unwrapped_at_once(maker, Some(params), &offer)?;
         Some(message.with_params(&params).without_param_headers())
     }
 
     /// Returns what is wrong with the arguments of a call of this tool, at most five problems.
     pub(in crate::proxy) async fn problems(
         &self,
+        principal: &Principal,
         tool: &OfferedTool,
         arguments: &str,
     ) -> Vec<String> {
-        match schema_of(tool) {
-            Some(schema) => self.checks.problems(&tool.tool, schema, arguments).await,
-            None => Vec::new(),
-        }
+        let Some(schema) = schema_of(tool) else {
+            return Vec::new();
+        };
+        let problems = (self.checks).problems(principal, &tool.tool, schema, arguments);
+        problems.await
     }
 
     /// Reads the call that one with these `params` stands for; the text of its arguments is kept, and
     /// so is all that stands beside name and arguments.
-    fn inner<'a>(&self, params: &'a str) -> Result<Inner<'a>, String> {
+    fn inner<'a>(&self, params: &'a str, max_depth: usize) -> Result<Inner<'a>, String> {
         let own = self.name(OwnTool::CallTool).unwrap_or_default();
         let outer = RequestParams::read(Some(params)).arguments();
         let outer = outer.filter(|arguments| arguments.starts_with('{'));
@@ -145,7 +173,7 @@ impl SearchTool {
         let arguments = match member(outer, "arguments") {
             None | Some("null") => Cow::Borrowed("{}"),
             Some(arguments) if arguments.starts_with('{') => Cow::Borrowed(arguments),
-            Some(arguments) => match encoded_object(arguments) {
+            Some(arguments) => match encoded_object(arguments, max_depth) {
                 Some(object) => Cow::Owned(object),
                 None => {
                     return Err(format!(
@@ -164,14 +192,18 @@ impl SearchTool {
 }
 
 /// Returns the text of the object that a JSON string holds: some models encode arguments twice. `None`
-/// of anything else, and of what is too long or nested too deeply to be read.
-fn encoded_object(arguments: &str) -> Option<String> {
+/// of anything else, and of what is too long to be read or nested too deeply to be the arguments of a
+/// message which may have `max_depth` levels.
+fn encoded_object(arguments: &str, max_depth: usize) -> Option<String> {
     if arguments.len() > MAX_ENCODED_BYTES || !arguments.starts_with('"') {
         return None;
     }
     let text = unescaped(arguments)?;
     let text = text.trim();
-    // It refuses what is nested deeply.
+    if is_deeper_than(text.as_bytes(), max_depth.saturating_sub(LEVELS_ABOVE)) {
+        return None;
+    }
+    // It refuses what is nested very deeply, whatever messages may be.
     serde_json::from_str::<Map<String, Value>>(text).ok()?;
     Some(text.to_owned())
 }
@@ -221,8 +253,22 @@ mod tests {
         Offer::new(vec![tool], Vec::new())
     }
 
+    async fn unwrapped_with(tools: &SearchTool, params: &str) -> Unwrapped {
+        let (principal, offer) = (Principal::local(), offer());
+        let maker = maker(&principal);
+        let unwrapped = tools.unwrapped(&maker, Some(params), Some(&offer));
+        unwrapped.await
+    }
+
+    fn maker(principal: &Principal) -> CallMaker<'_> {
+        CallMaker {
+            principal,
+            max_depth: 100,
+        }
+    }
+
     async fn unwrapped(params: &str) -> Unwrapped {
-        tools().unwrapped(Some(params), Some(&offer())).await
+        unwrapped_with(&tools(), params).await
     }
 
     #[tokio::test]
@@ -237,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn arguments_are_checked_under_both_names_of_a_tool() {
-        let tools = tools();
+        let (tools, principal) = (tools(), Principal::local());
         for name in ["u__read", "read"] {
             let call = |arguments: &str| {
                 format!(
@@ -250,14 +296,16 @@ mod tests {
             assert!(text.contains("/path") && text.contains("string"), "{text}");
             assert!(text.contains(r#""required":["path"]"#), "{text}");
             let right = call(r#"{"path":"a"}"#);
-            let Unwrapped::Call(params) = tools.unwrapped(Some(&right), Some(&offer())).await
-            else {
+            let Unwrapped::Call(params) = unwrapped_with(&tools, &right).await else {
                 unreachable!("it was not called");
             };
-            let at_once = tools.unwrapped_at_once(Some(&right), &offer());
+            let at_once = tools.unwrapped_at_once(&maker(&principal), Some(&right), &offer());
             assert_eq!(at_once, Some(params));
             let wrong = call("{}");
-            assert_eq!(tools.unwrapped_at_once(Some(&wrong), &offer()), None);
+            assert_eq!(
+                tools.unwrapped_at_once(&maker(&principal), Some(&wrong), &offer()),
+                None
+            );
         }
     }
 
@@ -285,14 +333,20 @@ mod tests {
                 "]".repeat(depth)
             )
         };
-        assert!(encoded_object(&nested(100)).is_some());
-        assert_eq!(encoded_object(&nested(100_000)), None);
+        // The object that they lie in, the `params` and the message are levels as well.
+        for limit in [30, 100] {
+            assert!(encoded_object(&nested(limit - 3), limit).is_some());
+            assert_eq!(encoded_object(&nested(limit - 2), limit), None);
+        }
+        for limit in [100, 10_000] {
+            assert_eq!(encoded_object(&nested(100_000), limit), None);
+        }
         let long = |n: usize| format!(r#""{{\"a\":{}}}""#, " ".repeat(n - 11) + "1");
         assert_eq!(long(MAX_ENCODED_BYTES).len(), MAX_ENCODED_BYTES);
-        assert!(encoded_object(&long(MAX_ENCODED_BYTES)).is_some());
-        assert_eq!(encoded_object(&long(MAX_ENCODED_BYTES + 1)), None);
+        assert!(encoded_object(&long(MAX_ENCODED_BYTES), 100).is_some());
+        assert_eq!(encoded_object(&long(MAX_ENCODED_BYTES + 1), 100), None);
         for other in ["7", "[]", r#""7""#, r#""""#, r#""{} {}""#] {
-            assert_eq!(encoded_object(other), None, "{other}");
+            assert_eq!(encoded_object(other, 100), None, "{other}");
         }
     }
 
@@ -322,8 +376,7 @@ mod tests {
             };
             assert!(text.contains(said), "{arguments}: {text}");
         }
-        let params = Some(r#"{"name":"call_tool"}"#);
-        let wrong = tools().unwrapped(params, None).await;
+        let wrong = unwrapped(r#"{"name":"call_tool"}"#).await;
         assert!(matches!(wrong, Unwrapped::Wrong(_)));
     }
 }

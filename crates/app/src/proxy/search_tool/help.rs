@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use riglm_domain::excerpt::excerpt;
+use riglm_domain::principal::Principal;
 
 use crate::long_work::LongWork;
 use crate::search::{Offer, OfferedTool, input_schema, nearest_tools};
@@ -59,13 +60,15 @@ pub(in crate::proxy) fn misfit_of(
 /// Returns what is said of a name that nobody offers, see [`unknown_of`]. Comparing names takes long
 /// where there are many.
 pub(in crate::proxy) async fn unknown(
-    work: &LongWork,
+    (work, principal): (&LongWork, &Principal),
     name: &str,
     offer: Arc<Offer>,
     (search, length): (Option<&str>, Length),
 ) -> Option<String> {
     let (name, search) = (name.to_owned(), search.map(str::to_owned));
-    let said = work.done(move || unknown_of(&name, &offer, search.as_deref(), length));
+    let said = work.done(principal, move || {
+        unknown_of(&name, &offer, search.as_deref(), length)
+    });
     said.await.flatten()
 }
 

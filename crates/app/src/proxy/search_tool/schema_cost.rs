@@ -4,9 +4,13 @@
 //! other twice stands for billions of schemas, and a validator visits them all. What is counted here
 //! is an upper bound of these visits; who exceeds the budget is not validated.
 
+mod errors;
+
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
+
+pub(super) use self::errors::{Gathered, check_errors};
 
 /// The most schemas that a schema may stand for, with those that it refers to in their places.
 const MAX_SCHEMAS: u32 = 20_000;
@@ -301,44 +305,53 @@ impl<'a> Walk<'a> {
             || members.contains_key("unevaluatedItems");
         self.step(cost, |walk| {
             for _ in 0..=u8::from(is_asked_again) {
-                walk.visit_same(members, value)?;
-                walk.visit_inner(members, value)?;
+                walk.visit_same(members, |walk, _, schema| walk.visit(schema, value))?;
+                walk.visit_inner(members, value, |walk, _, schema, (_, inner)| {
+                    walk.visit(schema, inner)
+                })?;
             }
             Ok(())
         })
     }
 
-    /// Visits the schemas that hold for the value itself.
+    /// Visits the schemas that hold for the value itself, each by `visit` with its keyword.
     fn visit_same(
         &mut self,
         members: &'a Map<String, Value>,
-        value: &Value,
+        mut visit: impl FnMut(&mut Self, &str, &'a Value) -> Result<(), TooMuch>,
     ) -> Result<(), TooMuch> {
-        for schema in SAME.iter().filter_map(|key| members.get(*key)) {
-            match schema {
-                Value::String(reference) => {
+        for key in SAME {
+            match members.get(key) {
+                Some(Value::String(reference)) => {
                     if let Some(target) = self.target(reference) {
-                        self.visit(target, value)?;
+                        visit(self, key, target)?;
                     }
                 }
-                schema => self.visit(schema, value)?,
+                Some(schema) => visit(self, key, schema)?,
+                None => {}
             }
         }
-        for schemas in SAME_ALL.iter().filter_map(|key| members.get(*key)) {
-            match schemas {
-                Value::Array(all) => all.iter().try_for_each(|one| self.visit(one, value))?,
-                Value::Object(all) => all.values().try_for_each(|one| self.visit(one, value))?,
+        for key in SAME_ALL {
+            match members.get(key) {
+                Some(Value::Array(all)) => {
+                    all.iter().try_for_each(|one| visit(self, key, one))?;
+                }
+                Some(Value::Object(all)) => {
+                    all.values().try_for_each(|one| visit(self, key, one))?;
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Visits the schemas that hold for members or elements.
+    /// Visits the schemas that hold for members or elements, each by `visit` with its keyword, the
+    /// name of the member and what it is to hold for.
     fn visit_inner(
         &mut self,
         members: &'a Map<String, Value>,
         value: &Value,
+        mut visit: impl FnMut(&mut Self, &str, &'a Value, (&str, &Value)) -> Result<(), TooMuch>,
     ) -> Result<(), TooMuch> {
         let inner: Vec<(Option<&str>, &Value)> = match value {
             Value::Array(all) => all.iter().map(|one| (None, one)).collect(),
@@ -353,15 +366,17 @@ impl<'a> Walk<'a> {
             let by_name = name.and_then(|name| properties?.get(name));
             let by_position = prefix.and_then(|all| all.get(position));
             let by_pattern = patterns.into_iter().flat_map(Map::values);
-            let of_each = EACH.iter().filter_map(|key| members.get(*key));
-            // Old drafts have an array there, of which each is for one element.
-            let of_each = of_each.filter(|schema| !schema.is_array());
             let all = by_name.into_iter().chain(by_position).chain(by_pattern);
-            for schema in all.chain(of_each) {
-                self.visit(schema, inner)?;
+            let of_each = EACH
+                .iter()
+                .filter_map(|key| Some((*key, members.get(*key)?)));
+            // Old drafts have an array there, of which each is for one element.
+            let of_each = of_each.filter(|(_, schema)| !schema.is_array());
+            for (key, schema) in all.map(|schema| ("properties", schema)).chain(of_each) {
+                visit(self, key, schema, (name.unwrap_or_default(), inner))?;
             }
             if let (Some(name), Some(schema)) = (name, members.get("propertyNames")) {
-                self.visit(schema, &Value::from(name))?;
+                visit(self, "propertyNames", schema, (name, &Value::from(name)))?;
             }
         }
         Ok(())

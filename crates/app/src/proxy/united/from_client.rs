@@ -92,11 +92,16 @@ impl ClientSession {
             return Err(in_flight_already());
         }
         let session = Arc::clone(self);
+        let request = Asked {
+            id,
+            method,
+            n_bytes: message.raw().len(),
+        };
         let message = message.clone();
         let own = id.clone();
         if let Some(kind) = ListKind::of_method(method) {
             let job = async move { session.list_page(kind, &message, is_modern).await };
-            return self.work((id, method), job).map(Some);
+            return self.work(request, job).map(Some);
         }
         if method == "tools/call"
             && let Some((tools, tool)) = self.own_tool(&params)
@@ -106,32 +111,32 @@ impl ClientSession {
                 let tool = (&*tools, tool);
                 session.search(tool, &message, own, is_modern).await
             };
-            return self.work((id, method), job).map(Some);
+            return self.work(request, job).map(Some);
         }
         match method {
             "initialize" => {
                 let job = async move { session.initialize(&message).await };
-                self.work((id, method), job).map(Some)
+                self.work(request, job).map(Some)
             }
             "server/discover" => {
                 let job = async move { session.discover(&message).await };
-                self.work((id, method), job).map(Some)
+                self.work(request, job).map(Some)
             }
             "ping" if !is_modern => self
-                .work((id, method), async { Reply::Result("{}".into()) })
+                .work(request, async { Reply::Result("{}".into()) })
                 .map(Some),
             "logging/setLevel" => {
                 let job = async move { session.set_level(&message, own).await };
-                self.work((id, method), job).map(Some)
+                self.work(request, job).map(Some)
             }
             "tasks/list" => {
                 let job = async move { session.list_tasks(&message, own).await };
-                self.work((id, method), job).map(Some)
+                self.work(request, job).map(Some)
             }
             "subscriptions/listen" => {
                 let cancel = CancellationToken::new();
                 let job = session.listen(&message, own, cancel.clone());
-                self.work_until((id, method), cancel, job).map(Some)
+                self.work_until(request, cancel, job).map(Some)
             }
             _ => match self.target(method, &message) {
                 Target::Member(member, message) if member.relay.is_connected() => {
@@ -146,11 +151,11 @@ impl ClientSession {
                     };
                     let job =
                         async move { session.ask_owner(&member, &message, &asked, behalf).await };
-                    self.work((id, method), job).map(Some)
+                    self.work(request, job).map(Some)
                 }
                 Target::Unknown => {
                     let job = async move { session.find_and_send(&message, own).await };
-                    self.work((id, method), job).map(Some)
+                    self.work(request, job).map(Some)
                 }
             },
         }
@@ -182,7 +187,7 @@ impl ClientSession {
     /// Returns the exchange that does a job of the session itself and answers with what it makes.
     fn work(
         self: &Arc<Self>,
-        request: (&RequestId, &str),
+        request: Asked<'_>,
         job: impl Future<Output = Reply> + Send + 'static,
     ) -> Result<Exchange, RpcError> {
         self.work_until(request, CancellationToken::new(), job)
@@ -190,13 +195,13 @@ impl ClientSession {
 
     fn work_until(
         self: &Arc<Self>,
-        request: (&RequestId, &str),
+        request: Asked<'_>,
         cancel: CancellationToken,
         job: impl Future<Output = Reply> + Send + 'static,
     ) -> Result<Exchange, RpcError> {
         let mut working = Working::new(self, request, cancel.clone())?;
         let session = Arc::clone(self);
-        let id = request.0.clone();
+        let id = request.id.clone();
         let run = async move {
             let reply = tokio::select! {
                 biased;
@@ -357,6 +362,15 @@ fn in_flight_already() -> RpcError {
     )
 }
 
+/// A request of the client.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    id: &'a RequestId,
+    method: &'a str,
+    /// How large its message is.
+    n_bytes: usize,
+}
+
 /// A request of the client that the session itself works on.
 struct Working {
     session: Arc<ClientSession>,
@@ -372,7 +386,11 @@ struct Working {
 impl Working {
     fn new(
         session: &Arc<ClientSession>,
-        (id, method): (&RequestId, &str),
+        Asked {
+            id,
+            method,
+            n_bytes,
+        }: Asked<'_>,
         cancel: CancellationToken,
     ) -> Result<Self, RpcError> {
         let shared = &session.shared;
@@ -386,7 +404,7 @@ impl Working {
         if !is_greeting(method) && state.is_full(shared.limits().in_flight_per_session) {
             return Err(shared.session_is_full(&session.caller.origin()));
         }
-        let standing = shared.take_place(&session.caller.principal, method)?;
+        let standing = shared.take_place(&session.caller.principal, method, n_bytes)?;
         state.standings.insert(id.clone(), standing);
         state.in_flight.insert(id.clone(), InFlight::Here(cancel));
         drop(state);

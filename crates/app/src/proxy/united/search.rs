@@ -20,7 +20,7 @@ use crate::proxy::member::Member;
 use crate::proxy::relay::params::RequestParams;
 use crate::proxy::search_tool::help::unknown;
 use crate::proxy::search_tool::{
-    Asking, OwnTool, SearchTool, Taken, Unwrapped, failure, server_text,
+    Asking, CallMaker, OwnTool, SearchTool, Taken, Unwrapped, failure, server_text,
 };
 use crate::proxy::session::ClientSession;
 use crate::search::{Offer, ServerText};
@@ -43,7 +43,8 @@ impl ClientSession {
             return message;
         };
         let offer = || self.shared.offer_of(&self.caller);
-        let call = tools.call_in(&message, Taken::default(), offer);
+        let maker = CallMaker::of(&self.caller, &self.shared);
+        let call = tools.call_in(&message, &maker, Taken::default(), offer);
         call.unwrap_or(message)
     }
 
@@ -83,7 +84,8 @@ impl ClientSession {
         let mut called = (own, params_of(message));
         if own == OwnTool::CallTool {
             let offer = offer.as_deref().ok();
-            let params = match tools.unwrapped(called.1.as_deref(), offer).await {
+            let maker = CallMaker::of(&self.caller, &self.shared);
+            let params = match tools.unwrapped(&maker, called.1.as_deref(), offer).await {
                 Unwrapped::Call(params) => params,
                 Unwrapped::Wrong(problem) => return Reply::Result(failure(is_modern, &problem)),
             };
@@ -156,7 +158,8 @@ impl ClientSession {
         let offer = offer.filter(|_| method == "tools/call")?;
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = self.caller.search.length_for(&("name", name));
-        unknown(&self.shared.long_work, name, offer, (search, length)).await
+        let work = (&self.shared.long_work, &self.caller.principal);
+        unknown(work, name, offer, (search, length)).await
     }
 
     /// Makes what a list offers known, for this session and, of a list that has everything, to the

@@ -51,9 +51,8 @@ impl Default for NoteRules {
 
 impl Note {
     fn is_about(&self, tool: &OfferedTool) -> bool {
-        let shown = ToolName::from(tool.name.as_str());
         let fits = |name: &ToolName| self.tools.iter().any(|pattern| pattern.matches(name));
-        fits(&tool.tool.tool) || fits(&shown)
+        !self.tools.is_empty() && tool.names().iter().any(fits)
     }
 }
 

@@ -1,28 +1,22 @@
-//! Turns at searching: however much one principal searches, others are searched for as well.
+//! Turns at work: however much one principal asks for, what others ask for is done as well.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use riglm_domain::principal::Principal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many searches are made at once for each processor: most of them wait for a vector.
-const PER_PROCESSOR: usize = 4;
-/// The fewest searches that are made at once.
-const MIN_TURNS: usize = 8;
-
-/// The searches that may be made at once, of which each principal may have a part only.
+/// The pieces of work that may be done at once, of which each principal may have a part only.
 ///
-/// A search waits for one of its own principal to end before it waits for any other: in the line of
-/// all, a principal has no more searches than its part.
+/// A piece waits for one of its own principal to end before it waits for any other: in the line of
+/// all, a principal has no more pieces than its part.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     all: Arc<Semaphore>,
     total: usize,
     of_one: AtomicUsize,
-    /// Those of principals that search now or wait for it.
+    /// Those of principals that have a turn now or wait for one.
     own: Mutex<HashMap<Principal, Weak<Semaphore>>>,
 }
 
@@ -33,16 +27,9 @@ pub(crate) struct Turn {
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Default for Turns {
-    fn default() -> Self {
-        let n_processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::new(n_processors.saturating_mul(PER_PROCESSOR).max(MIN_TURNS))
-    }
-}
-
 impl Turns {
     /// Returns so many turns, all of which one principal may have.
-    fn new(n_turns: usize) -> Self {
+    pub(crate) fn new(n_turns: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(n_turns)),
             total: n_turns,
@@ -51,15 +38,15 @@ impl Turns {
         }
     }
 
-    /// Lets one principal have as many turns as `of_one` says of their number, from its next search on
+    /// Lets one principal have as many turns as `of_one` says of their number, from the next on
     /// for which none of its own is waited for.
-    pub(super) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
+    pub(crate) fn share(&self, of_one: impl FnOnce(usize) -> usize) {
         let of_one = of_one(self.total).clamp(1, self.total);
         self.of_one.store(of_one, Ordering::Relaxed);
     }
 
     /// Waits for a turn of this principal.
-    pub(super) async fn take(&self, principal: &Principal) -> Turn {
+    pub(crate) async fn take(&self, principal: &Principal) -> Turn {
         let acquire = async |places: Arc<Semaphore>| {
             let place = places.acquire_owned().await;
             place.expect("turns are never closed")
