@@ -4,6 +4,7 @@
 //! passes through a typed model on its way. This crate depends on the application, the ports and
 //! the domain; it knows no database.
 
+mod compact;
 pub mod downstream;
 mod trace_headers;
 pub mod upstream;

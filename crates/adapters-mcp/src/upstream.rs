@@ -11,6 +11,7 @@ pub mod guard;
 mod http;
 mod limits;
 mod process_group;
+mod skipped;
 mod sse;
 mod stdio;
 

@@ -189,7 +189,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Present<'a> {
 impl Message {
     /// Reads the envelope of `raw`, or of each member of a batch.
     ///
-    /// White space around the message is cut off. Unknown members, members of any shape below
+    /// White space around the message is cut off; where it is most of `raw`, the message does not keep
+    /// `raw` in memory. Unknown members, members of any shape below
     /// the envelope, and a missing `jsonrpc` member are accepted.
     ///
     /// # Errors
@@ -199,7 +200,11 @@ impl Message {
     pub fn parse(raw: &Bytes) -> Result<Self, MessageError> {
         let text = std::str::from_utf8(raw).map_err(MessageError::NotUtf8)?;
         let trimmed = text.trim_matches([' ', '\t', '\r', '\n']);
-        let raw = raw.slice_ref(trimmed.as_bytes());
+        let raw = if trimmed.len() < raw.len() / 2 {
+            Bytes::copy_from_slice(trimmed.as_bytes())
+        } else {
+            raw.slice_ref(trimmed.as_bytes())
+        };
         let text = trimmed;
         if !text.starts_with('[') {
             let parts = vec![envelope(text, text)?];
@@ -500,7 +505,7 @@ impl Message {
     }
 
     fn spliced(&self, at: Range<usize>, with: &str) -> Self {
-        let mut text = BytesMut::with_capacity(self.raw.len() + with.len());
+        let mut text = BytesMut::with_capacity(self.raw.len() - at.len() + with.len());
         text.extend_from_slice(&self.raw[..at.start]);
         text.extend_from_slice(with.as_bytes());
         text.extend_from_slice(&self.raw[at.end..]);

@@ -189,7 +189,8 @@ async fn read_line(
         if is_end {
             return Ok(Line::End);
         }
-        line.clear();
+        // Not cleared: the next line would keep the memory of a long one that was empty.
+        line = BytesMut::new();
     }
 }
 

@@ -22,6 +22,7 @@ use url::Url;
 use super::http::Endpoint;
 use super::http::event_stream::{EventStream, payload};
 use super::http::reply::{self, Content};
+use super::skipped::Skipped;
 use crate::trace_headers::with_trace;
 
 /// Connects to one HTTP+SSE server; every connection is an event stream of its own.
@@ -102,6 +103,7 @@ impl UpstreamConnector for SseConnector {
         let closing = CancellationToken::new();
         let tasks = TaskTracker::new();
         tokio::spawn(follow(
+            self.endpoint.name.clone(),
             stream,
             events.clone(),
             closing.clone(),
@@ -173,6 +175,7 @@ impl UpstreamLink for SseLink {
 /// was closed. `running` is given back before that, since who is told of the loss may wait for
 /// the tasks to end.
 async fn follow(
+    upstream: UpstreamName,
     mut stream: EventStream,
     events: Arc<dyn UpstreamEvents>,
     closing: CancellationToken,
@@ -181,7 +184,7 @@ async fn follow(
     let error = tokio::select! {
         biased;
         () = closing.cancelled() => return,
-        error = report_all(&mut stream, events.as_ref()) => error,
+        error = report_all(&upstream, &mut stream, events.as_ref()) => error,
     };
     // Nothing can be answered any more; this stops the senders.
     closing.cancel();
@@ -190,7 +193,12 @@ async fn follow(
 }
 
 /// Reports the messages of a stream to its end.
-async fn report_all(stream: &mut EventStream, events: &dyn UpstreamEvents) -> UpstreamError {
+async fn report_all(
+    upstream: &UpstreamName,
+    stream: &mut EventStream,
+    events: &dyn UpstreamEvents,
+) -> UpstreamError {
+    let mut skipped = Skipped::default();
     loop {
         let event = match stream.next().await {
             Ok(Some(event)) => event,
@@ -204,7 +212,7 @@ async fn report_all(stream: &mut EventStream, events: &dyn UpstreamEvents) -> Up
         let Some(body) = payload(event) else { continue };
         match reply::parse(&body) {
             Ok(message) => events.received(message, None).await,
-            Err(error) => tracing::warn!(%error, "skipped an event of an upstream"),
+            Err(error) => skipped.note(upstream, &error),
         }
     }
 }

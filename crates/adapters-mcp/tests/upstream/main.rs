@@ -13,6 +13,7 @@ mod http_modern;
 mod http_streams;
 mod oauth;
 mod oauth_server;
+mod skipped;
 mod sse;
 mod stdio;
 mod support;

@@ -1,6 +1,5 @@
 //! Tokens of OAuth: logging in, presenting them, renewing them, and keeping them secret.
 
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +9,7 @@ use riglm_ports::upstream::UpstreamError;
 
 use crate::http_modern::modern;
 use crate::oauth_server::{Scene, browse, form, mode};
-use crate::support::{Connection, Event, Server, name, number, result, status};
+use crate::support::{Connection, Event, Log, Server, name, number, result, status};
 
 async fn open(scene: &Scene) -> Connection {
     Connection::open(scene.connector().as_ref()).await.unwrap()
@@ -35,29 +34,9 @@ const NO_TOKEN: UpstreamError = UpstreamError::Unreachable {
     reason: "its authorization server gave no token",
 };
 
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(text)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_login_is_kept_for_its_owner_and_serves_later_connections() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let (log, _logging) = Log::of_this_thread(tracing::Level::TRACE);
     let scene = Scene::new(|_| {}).await;
     scene.login().await.unwrap();
     assert_eq!(mode(&scene.file()), 0o600);
@@ -72,7 +51,7 @@ async fn a_login_is_kept_for_its_owner_and_serves_later_connections() {
     let (_, exchange) = scene.grants("authorization_code").remove(0);
     assert_eq!(exchange["resource"], scene.server.url("/mcp"));
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     let shown = format!("{log} {upstream:?} {connection:?} {:?}", scene.config);
     assert!(log.contains("TRACE"), "nothing was logged");
     for secret in [

@@ -1,6 +1,7 @@
 //! The edits of what passes: ids, progress tokens, and the places where notifications repeat them.
 //! Every edit splices text.
 
+use bytes::Bytes;
 use riglm_domain::edit::{member, meta, with_member, with_meta};
 use riglm_domain::message::{Envelope, Message, RequestId};
 use riglm_domain::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
@@ -92,7 +93,8 @@ pub(super) fn members_of(batch: &Message) -> Vec<Message> {
     let members: Vec<&RawValue> = serde_json::from_slice(batch.raw()).unwrap_or_default();
     members
         .into_iter()
-        .filter_map(|member| Message::parse(&batch.raw().slice_ref(member.get().as_bytes())).ok())
+        // In memory of its own: members go to several clients, one of which may leave its unread.
+        .filter_map(|member| Message::parse(&Bytes::copy_from_slice(member.get().as_bytes())).ok())
         .map(|member| member.with_trace(batch.trace().cloned()))
         .collect()
 }

@@ -51,6 +51,33 @@ fn a_batch_has_an_envelope_for_each_member() {
 }
 
 #[test]
+fn a_short_message_does_not_keep_a_long_text_in_memory() {
+    let text = r#"{"id":1,"method":"m","params":[7]}"#;
+    for (white, is_kept) in [(10, true), (1 << 20, false)] {
+        let whole = Bytes::from(" ".repeat(white) + text);
+        let message = Message::parse(&whole).unwrap();
+        assert_eq!(message.raw().as_ref(), text.as_bytes());
+        assert_eq!(message.params(&message.envelopes()[0]), Some("[7]"));
+        let range = whole.as_ptr_range();
+        assert_eq!(range.contains(&message.raw().as_ptr()), is_kept, "{white}");
+    }
+}
+
+#[test]
+fn an_edit_that_shortens_a_message_takes_no_more_than_what_is_left() {
+    let long = format!(r#"{{"id":1,"result":"{}"}}"#, "x".repeat(1 << 20));
+    let edited = parse(&long).with_result("7");
+    let text = edited.raw().clone();
+    drop(edited);
+    let owned = text.try_into_mut().unwrap();
+    assert!(
+        owned.capacity() < 100,
+        "{} bytes are kept",
+        owned.capacity()
+    );
+}
+
+#[test]
 fn what_is_no_message_is_refused_with_its_reason() {
     assert_eq!(refusal("{"), "message is not JSON");
     assert_eq!(refusal(""), "message is not JSON");

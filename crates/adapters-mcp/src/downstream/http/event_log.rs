@@ -69,6 +69,8 @@ pub(super) struct EventLog {
     streams: Mutex<Streams>,
     /// Is told when the client waits for answers no longer, and when it does again.
     session: Owner,
+    /// Held while the session is told, so that what it hears last is what is so.
+    telling: Mutex<()>,
 }
 
 impl EventLog {
@@ -80,6 +82,7 @@ impl EventLog {
         Self {
             streams: Mutex::new(streams),
             session: Owner::default(),
+            telling: Mutex::default(),
         }
     }
 
@@ -88,12 +91,28 @@ impl EventLog {
         self.session.set(session);
     }
 
-    fn tell(&self, requests: &[RequestId], presence: Presence) {
-        if requests.is_empty() {
-            return;
-        }
-        if let Some(session) = self.session.get() {
-            session.note_presence(requests, presence);
+    /// Tells the session that the client waits for the answers on a stream, or does not, if that is
+    /// so now: a client that left may be back already.
+    fn tell_if(&self, stream: u64, presence: Presence) {
+        self.pass_on(stream, presence, |requests| {
+            if let Some(session) = self.session.get() {
+                session.note_presence(requests, presence);
+            }
+        });
+    }
+
+    /// Hands the requests of a stream that are not answered to `tell`, if `presence` is so now.
+    fn pass_on(&self, stream: u64, presence: Presence, tell: impl FnOnce(&[RequestId])) {
+        // Without the lock of the streams, which who is told may need.
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<RequestId> = {
+            let streams = self.lock();
+            let found = streams.by_number.get(&stream);
+            let found = found.filter(|stream| (stream.reader == 0) == (presence == Presence::Left));
+            found.map_or_else(Vec::new, |stream| stream.open.iter().cloned().collect())
+        };
+        if !open.is_empty() {
+            tell(&open);
         }
     }
 
@@ -144,10 +163,9 @@ impl EventLog {
         if next < stream.first() || next > stream.end() {
             return Err(StreamError::UnknownEvent);
         }
-        let open: Vec<RequestId> = stream.open.iter().cloned().collect();
         let cursor = streams.read_from(number, next);
         drop(streams);
-        self.tell(&open, Presence::Back);
+        self.tell_if(number, Presence::Back);
         Ok(cursor)
     }
 
@@ -254,13 +272,7 @@ impl EventLog {
 
     /// Tells the session if nobody reads the stream of requests that are not answered.
     pub(super) fn tell_if_left(&self, stream: u64) {
-        let open: Vec<RequestId> = {
-            let streams = self.lock();
-            let left = streams.by_number.get(&stream);
-            let left = left.filter(|stream| stream.reader == 0);
-            left.map_or_else(Vec::new, |stream| stream.open.iter().cloned().collect())
-        };
-        self.tell(&open, Presence::Left);
+        self.tell_if(stream, Presence::Left);
     }
 
     /// Returns whether nothing will be added to the stream of a request any more.

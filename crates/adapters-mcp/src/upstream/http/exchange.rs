@@ -20,6 +20,7 @@ use super::open_exchanges::Place;
 use super::reply::{self, Content};
 use super::session::Session;
 use crate::trace_headers::with_trace;
+use crate::upstream::skipped::Skipped;
 
 /// How long an answered request's stream may stay open.
 const LINGER: Duration = Duration::from_secs(10);
@@ -27,6 +28,8 @@ const LINGER: Duration = Duration::from_secs(10);
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// How many attempts to resume a stream may fail in a row.
 const MAX_FAILURES: u32 = 5;
+/// How many texts of a body of JSON are skipped that are no messages: a body can be made of millions.
+const MAX_SKIPPED: usize = 100;
 
 /// An exchange under way.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub(super) struct Exchange {
     era: Era,
     place: Place,
     is_initialize: bool,
+    /// What came that was no message.
+    skipped: Skipped,
 }
 
 /// How a stream of events came to its end.
@@ -65,6 +70,7 @@ impl Exchange {
             open: requests.clone(),
             requests,
             is_initialize: false,
+            skipped: Skipped::default(),
         }
     }
 
@@ -193,6 +199,13 @@ impl Exchange {
                 return skipped.map_or(Ok(()), Err);
             };
             skipped = self.report_body(&body).await.err().or(skipped);
+            if let Some(error) = &skipped
+                && self.skipped.n() > MAX_SKIPPED
+            {
+                return Err(error.clone());
+            }
+            // What is there already is read without a pause, however many texts it is.
+            tokio::task::coop::consume_budget().await;
         }
     }
 
@@ -303,12 +316,7 @@ impl Exchange {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(
-                    upstream = %self.session.endpoint.name,
-                    %error,
-                    "skipped a message of upstream {}",
-                    self.session.endpoint.name
-                );
+                self.skipped.note(&self.session.endpoint.name, &error);
                 Err(error)
             }
         }

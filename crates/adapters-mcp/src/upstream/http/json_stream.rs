@@ -6,6 +6,7 @@ use reqwest::Response;
 use riglm_ports::upstream::UpstreamError;
 
 use super::endpoint::failure;
+use crate::compact::compact;
 
 /// What comes before each text of `application/json-seq` (RFC 7464).
 pub(super) const RECORD_SEPARATOR: u8 = 0x1e;
@@ -17,6 +18,8 @@ pub(super) struct JsonStream {
     response: Option<Response>,
     /// What was read and not looked at.
     unread: Bytes,
+    /// The size of the chunk that it is the rest of.
+    n_chunk: usize,
     /// The beginning of a text that came in earlier chunks.
     begun: BytesMut,
     boundary: Boundary,
@@ -37,6 +40,7 @@ impl JsonStream {
     pub(super) fn of_body(body: Bytes, limit: usize) -> Self {
         Self {
             response: None,
+            n_chunk: body.len(),
             unread: body,
             begun: BytesMut::new(),
             boundary: Boundary::default(),
@@ -60,10 +64,15 @@ impl JsonStream {
                 return Ok(self.rest());
             };
             match response.chunk().await.map_err(|error| failure(&error))? {
-                Some(chunk) => self.unread = chunk,
+                Some(chunk) => self.take(chunk),
                 None => self.response = None,
             }
         }
+    }
+
+    fn take(&mut self, chunk: Bytes) {
+        self.n_chunk = chunk.len();
+        self.unread = chunk;
     }
 
     /// Looks through what was read; returns a text that is complete with it.
@@ -85,17 +94,18 @@ impl JsonStream {
         };
         let last = self.unread.split_to(end);
         if self.begun.is_empty() {
-            // All of it came in one chunk, which need not be copied.
-            return Ok(Some(last));
+            // All of it came in one chunk, which need not be copied if it is most of it.
+            return Ok(Some(compact(last, self.n_chunk)));
         }
         self.begun.extend_from_slice(&last);
-        Ok(Some(self.begun.split().freeze()))
+        // The next text begins in memory of its own.
+        Ok(Some(std::mem::take(&mut self.begun).freeze()))
     }
 
     /// Returns the text that the end of the body cut short.
     fn rest(&mut self) -> Option<Bytes> {
         self.boundary = Boundary::default();
-        let rest = self.begun.split().freeze();
+        let rest = std::mem::take(&mut self.begun).freeze();
         (!rest.is_empty()).then_some(rest)
     }
 }
@@ -184,7 +194,7 @@ mod tests {
         let mut texts = Vec::new();
         let mut keep = |text: Bytes| texts.push(String::from_utf8(text.to_vec()).unwrap());
         for chunk in body.as_bytes().chunks(size) {
-            stream.unread = Bytes::copy_from_slice(chunk);
+            stream.take(Bytes::copy_from_slice(chunk));
             loop {
                 match stream.read_on() {
                     Ok(Some(text)) => keep(text),
@@ -209,6 +219,29 @@ mod tests {
                 assert!(end.is_ok());
             }
         }
+    }
+
+    #[test]
+    fn a_short_text_keeps_no_large_body_in_memory() {
+        let large = format!("[\"{}\"]", "x".repeat(1 << 20));
+        let body = Bytes::from(format!("{{}}{large}{{}}"));
+        let mut stream = JsonStream::of_body(body.clone(), 2 << 20);
+        let mut is_kept = || {
+            let text = stream.read_on().unwrap().unwrap();
+            body.as_ptr_range().contains(&text.as_ptr())
+        };
+        assert_eq!([is_kept(), is_kept(), is_kept()], [false, true, false]);
+        // Neither does one that comes in pieces after a large one.
+        let mut stream = JsonStream::of_body(Bytes::new(), 2 << 20);
+        let mut read = |chunk: &str| {
+            stream.take(Bytes::copy_from_slice(chunk.as_bytes()));
+            stream.read_on().unwrap()
+        };
+        assert_eq!(read("[\""), None);
+        assert!(read(&large[2..]).is_some());
+        assert_eq!(read("{"), None);
+        let short = read("}").unwrap().try_into_mut().unwrap();
+        assert!(short.capacity() < 1_000, "{} bytes", short.capacity());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use riglm_ports::upstream::UpstreamError;
 
 use super::endpoint::failure;
 use super::json_stream::{RECORD_SEPARATOR, is_between};
+use crate::compact::compact;
 
 /// A body that nobody wants is read up to this size; with a larger one goes its connection.
 const DRAIN_BYTES: usize = 64 * 1024;
@@ -141,7 +142,8 @@ pub(in super::super) async fn collect(
         return Err(too_large);
     }
     let Some(second) = next().await? else {
-        return Ok(first);
+        let n_bytes = first.len();
+        return Ok(compact(first, n_bytes));
     };
     let announced = announced.and_then(|length| usize::try_from(length).ok());
     let mut body = BytesMut::with_capacity(announced.unwrap_or(2 * first.len()).min(limit));

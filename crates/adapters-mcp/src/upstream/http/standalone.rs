@@ -10,6 +10,7 @@ use super::event_stream::{EventStream, Position, payload};
 use super::exchange::is_stream;
 use super::reply;
 use super::session::Session;
+use crate::upstream::skipped::Skipped;
 
 /// Follows the server's own stream until `ended`, which the end of the connection implies, until
 /// the session is over, or until the server turns out to offer none.
@@ -29,6 +30,7 @@ async fn follow(session: &Session, events: &dyn UpstreamEvents) {
     let upstream = &session.endpoint.name;
     let mut position = Position::default();
     let mut n_fruitless: u32 = 0;
+    let mut skipped = Skipped::default();
     loop {
         let response = match session.open_stream(position.last_event()).await {
             Err(UpstreamError::SessionExpired) => return,
@@ -47,7 +49,7 @@ async fn follow(session: &Session, events: &dyn UpstreamEvents) {
         if let Some(response) = response {
             let mut stream = EventStream::new(response, session.endpoint.limits.max_message_bytes);
             position.resumed();
-            let n_events = read(&mut stream, &mut position, session, events).await;
+            let n_events = read(&mut stream, &mut position, session, events, &mut skipped).await;
             if stream.was_fruitful(n_events) {
                 n_fruitless = 0;
             }
@@ -72,6 +74,7 @@ async fn read(
     position: &mut Position,
     session: &Session,
     events: &dyn UpstreamEvents,
+    skipped: &mut Skipped,
 ) -> usize {
     let mut n_events = 0;
     loop {
@@ -79,12 +82,7 @@ async fn read(
             Ok(Some(event)) => event,
             Ok(None) | Err(UpstreamError::Lost { .. }) => return n_events,
             Err(error) => {
-                tracing::warn!(
-                    upstream = %session.endpoint.name,
-                    %error,
-                    "failed to read the stream of upstream {}",
-                    session.endpoint.name
-                );
+                skipped.note(&session.endpoint.name, &error);
                 // The event that cannot be read must not come again.
                 position.forget();
                 return n_events;
@@ -97,12 +95,7 @@ async fn read(
         let Some(body) = payload(event) else { continue };
         match reply::parse(&body) {
             Ok(message) => events.received(message, None).await,
-            Err(error) => tracing::warn!(
-                upstream = %session.endpoint.name,
-                %error,
-                "skipped an event of upstream {}",
-                session.endpoint.name
-            ),
+            Err(error) => skipped.note(&session.endpoint.name, &error),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::compact::compact;
+
 /// How much room a read gets at least, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 /// How much of the end of a line over the limit is kept, in bytes.
@@ -26,7 +28,8 @@ pub(super) enum Line {
     },
 }
 
-/// Reads lines that end with LF or CRLF. The last line may lack its ending.
+/// Reads lines that end with LF or CRLF. The last line may lack its ending. Lines keep no buffer in
+/// memory that is much larger than they are.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     source: R,
@@ -34,6 +37,8 @@ pub(super) struct Lines<R> {
     buffer: BytesMut,
     /// How much of `buffer` is known to hold no line feed.
     scanned: usize,
+    /// How much memory `buffer` and the lines before it have together, at most.
+    allocated: usize,
     /// The head of a line over the limit whose rest is being skipped.
     cut: Option<Bytes>,
 }
@@ -46,6 +51,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             limit,
             buffer: BytesMut::new(),
             scanned: 0,
+            allocated: 0,
             cut: None,
         }
     }
@@ -59,7 +65,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if self.buffer.is_empty() && self.buffer.capacity() > MAX_KEPT_BYTES {
                 self.buffer = BytesMut::new();
             }
+            let before = self.buffer.capacity();
             self.buffer.reserve(READ_BYTES);
+            if self.buffer.capacity() != before {
+                self.allocated = self.buffer.capacity();
+            }
             if self.source.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(self.last_line());
             }
@@ -108,7 +118,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 head: line.slice(..self.limit),
                 tail: tail(&line),
             },
-            None => Line::Whole(line),
+            None => Line::Whole(compact(line, self.allocated)),
         }
     }
 }
@@ -148,6 +158,22 @@ mod tests {
         assert_eq!(head.as_ref(), b"head");
         assert!(tail.len() <= TAIL_BYTES && tail.ends_with(b"xtail"));
         assert_eq!(*next, whole("next"));
+    }
+
+    #[tokio::test]
+    async fn a_short_line_keeps_no_large_buffer_in_memory() {
+        let long = "x".repeat(1 << 20);
+        let text = format!("{long}\n{}\n", "y".repeat(20_000));
+        let found = lines(text.as_bytes(), 4 << 20).await;
+        assert_eq!(found.len(), 2);
+        for (line, expected) in found.into_iter().zip([1 << 20, 20_000]) {
+            let Line::Whole(line) = line else {
+                panic!("the lines are whole");
+            };
+            assert_eq!(line.len(), expected);
+            let kept = line.try_into_mut().unwrap().capacity();
+            assert!(kept <= 4 * expected, "{kept} bytes for {expected}");
+        }
     }
 
     #[tokio::test]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::Message;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
@@ -11,6 +10,7 @@ use tokio::process::ChildStdout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::limits::UpstreamLimits;
+use super::super::skipped::Skipped;
 use super::lines::{Line, Lines};
 use super::oversized;
 
@@ -33,7 +33,7 @@ impl Reader {
     /// read and thrown away, because a process that cannot write may not come to its end.
     pub(super) async fn run(self, stdout: ChildStdout) {
         let mut lines = Lines::new(stdout, self.limits.max_message_bytes);
-        let mut has_warned = false;
+        let mut skipped = Skipped::default();
         while let Some(line) = self.next(&mut lines).await {
             if self.closing.is_cancelled() {
                 continue;
@@ -41,7 +41,7 @@ impl Reader {
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => {}
-                () = self.report(line, &mut has_warned) => {}
+                () = self.report(line, &mut skipped) => {}
             }
         }
     }
@@ -60,12 +60,13 @@ impl Reader {
         line.ok().flatten()
     }
 
-    async fn report(&self, line: Line, has_warned: &mut bool) {
+    async fn report(&self, line: Line, skipped: &mut Skipped) {
         match line {
             Line::Whole(text) if text.trim_ascii().is_empty() => {}
-            Line::Whole(text) => match Message::parse(&compact(text)) {
+            Line::Whole(text) => match Message::parse(&text) {
                 Ok(message) => self.events.received(message, None).await,
-                Err(error) => self.note_garbage(&error, has_warned),
+                // Servers print all kinds of things to their output; the session goes on without.
+                Err(error) => skipped.note(&self.upstream, &error),
             },
             Line::Cut { head, tail } => self.report_oversized(&head, &tail).await,
         }
@@ -83,30 +84,5 @@ impl Reader {
             let error = UpstreamError::TooLarge { limit };
             self.events.unanswered(request, error).await;
         }
-    }
-
-    /// Servers print all kinds of things to their output; the session goes on without them.
-    fn note_garbage(&self, error: &riglm_domain::message::MessageError, has_warned: &mut bool) {
-        let upstream = &self.upstream;
-        if *has_warned {
-            tracing::debug!(%upstream, "skipped a line of upstream {upstream}: {error}");
-        } else {
-            *has_warned = true;
-            tracing::warn!(
-                %upstream,
-                "skipped a line of upstream {upstream}: {error} (later ones are logged at debug)"
-            );
-        }
-    }
-}
-
-/// Returns a short line in memory of its own, so that keeping the message does not keep the
-/// whole read buffer it is a part of.
-fn compact(line: Bytes) -> Bytes {
-    const SHORT_BYTES: usize = 512;
-    if line.len() <= SHORT_BYTES {
-        Bytes::copy_from_slice(&line)
-    } else {
-        line
     }
 }

@@ -4,6 +4,7 @@
 //! process that fails, because they tell why.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +20,9 @@ const MAX_LINE_BYTES: usize = 4 * 1024;
 const N_LAST_LINES: usize = 10;
 const MAX_LAST_LINE_BYTES: usize = 512;
 
-/// After how long the same failure is told of again.
+/// After how long the same failure is told of again, and another one at the earliest.
 const TELL_AGAIN: Duration = Duration::from_mins(10);
+const TELL_ANOTHER: Duration = Duration::from_secs(10);
 
 /// The last lines that a process wrote to standard error.
 #[derive(Clone, Debug, Default)]
@@ -45,27 +47,27 @@ impl LastLines {
 /// Tells what processes of one upstream wrote before they failed: those that fail in the same way, one
 /// after the other, say it again and again.
 #[derive(Debug, Default)]
-pub struct LastWords(Mutex<Option<(ExitStatus, Instant)>>);
+pub struct LastWords(Mutex<Option<Told>>);
+
+/// A failure that was told of.
+#[derive(Debug)]
+struct Told {
+    status: ExitStatus,
+    /// Stands for what was written.
+    digest: u64,
+    at: Instant,
+}
 
 impl LastWords {
-    /// Logs the last lines of a process that ended with `status`: as warnings, unless that was so a
-    /// short while ago.
+    /// Logs the last lines of a process that ended with `status`: as warnings, unless another one
+    /// ended in the same way and with the same words a while ago, or in any way just now.
     pub(super) fn tell(
         &self,
         upstream: &UpstreamName,
         status: ExitStatus,
         lines: &VecDeque<String>,
     ) {
-        let now = Instant::now();
-        let is_news = {
-            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_known = last
-                .is_some_and(|(same, at)| same == status && now.duration_since(at) < TELL_AGAIN);
-            if !is_known {
-                *last = Some((status, now));
-            }
-            !is_known
-        };
+        let is_news = self.is_news(status, lines, Instant::now());
         for line in lines {
             if is_news {
                 tracing::warn!(%upstream, "upstream {upstream} wrote before it ended: {line}");
@@ -74,6 +76,39 @@ impl LastWords {
             }
         }
     }
+}
+
+impl LastWords {
+    /// Returns whether a failure is told of, and takes note of it then.
+    fn is_news(&self, status: ExitStatus, lines: &VecDeque<String>, now: Instant) -> bool {
+        let digest = digest_of(lines);
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = told.as_ref().is_some_and(|told| {
+            let is_same = told.status == status && told.digest == digest;
+            let pause = if is_same { TELL_AGAIN } else { TELL_ANOTHER };
+            now.duration_since(told.at) < pause
+        });
+        if !is_known {
+            *told = Some(Told {
+                status,
+                digest,
+                at: now,
+            });
+        }
+        !is_known
+    }
+}
+
+/// Returns what stands for lines without their digits, which are times and ids of processes: they are
+/// others each time although the cause is the same.
+fn digest_of(lines: &VecDeque<String>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for line in lines {
+        let letters = line.chars().filter(|character| !character.is_ascii_digit());
+        letters.for_each(|character| character.hash(&mut hasher));
+        '\n'.hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Logs the lines of `stderr` to its end, and keeps the last ones in `last`.
@@ -109,6 +144,8 @@ fn is_invisible(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -128,6 +165,26 @@ mod tests {
         assert_eq!(lines[0], "line 11");
         assert_eq!(lines[N_LAST_LINES - 1].len(), MAX_LAST_LINE_BYTES);
         assert!(last.take().is_empty());
+    }
+
+    #[test]
+    fn another_cause_is_news_and_the_same_one_is_not_for_a_while() {
+        let words = LastWords::default();
+        let start = Instant::now();
+        let is_news = |after: u64, status: i32, line: &str| {
+            let lines = VecDeque::from([line.to_owned()]);
+            let at = start + Duration::from_secs(after);
+            words.is_news(ExitStatus::from_raw(status), &lines, at)
+        };
+        assert!(is_news(0, 256, "12:00:01 [17] no such key"));
+        assert!(!is_news(30, 256, "12:00:31 [18] no such key"));
+        assert!(is_news(60, 256, "12:01:01 [19] the disk is full"));
+        // Whoever fails otherwise each time does not fill the log.
+        assert!(!is_news(65, 256, "another reason"));
+        assert!(is_news(70, 256, "another reason"));
+        assert!(is_news(90, 512, "another reason"));
+        assert!(!is_news(680, 512, "another reason"));
+        assert!(is_news(690, 512, "another reason"));
     }
 
     #[test]

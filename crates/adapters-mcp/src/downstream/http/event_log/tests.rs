@@ -105,6 +105,39 @@ async fn what_belongs_to_no_request_waits_for_a_listener() {
     );
 }
 
+#[test]
+fn who_comes_back_while_it_is_told_that_they_left_is_back_in_the_end() {
+    let log = EventLog::new();
+    let cursor = open_published(&log, 1);
+    let told = Mutex::new(Vec::new());
+    let tell = |presence| told.lock().unwrap().push(presence);
+    let (log, tell) = (&log, &tell);
+    log.leave(&cursor);
+    let (start, started) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::scope(|threads| {
+        let stream = cursor.stream;
+        threads.spawn(move || {
+            log.pass_on(stream, Presence::Left, |_| {
+                start.send(()).unwrap();
+                // Long enough for the other thread, if nothing stops it.
+                let _ = ended.recv_timeout(Duration::from_millis(200));
+                tell(Presence::Left);
+            });
+        });
+        started.recv().unwrap();
+        let mut streams = log.lock();
+        streams.read_from(cursor.stream, 1);
+        drop(streams);
+        log.pass_on(cursor.stream, Presence::Back, |_| tell(Presence::Back));
+        let _ = end.send(()); // The other thread may have stopped waiting.
+    });
+    assert_eq!(*told.lock().unwrap(), [Presence::Left, Presence::Back]);
+    // A telling that comes late is not told.
+    log.pass_on(cursor.stream, Presence::Left, |_| tell(Presence::Left));
+    assert_eq!(told.lock().unwrap().len(), 2);
+}
+
 #[tokio::test]
 async fn a_broken_stream_is_resumed_without_loss_or_repetition() {
     let log = EventLog::new();
