@@ -660,7 +660,11 @@ impl ClientSession {
             return Ok(entry.catalog.remember(key, list));
         }
         let remembering = move || entry.catalog.remember(key, list);
-        let remembered = self.shared.long_work.done(remembering).await;
+        let remembered = self
+            .shared
+            .long_work
+            .done(&self.caller.principal, remembering)
+            .await;
         remembered.ok_or_else(|| "its list could not be read".into())
     }
 }

@@ -160,18 +160,18 @@ fn own_errors(members: &Map<String, Value>, value: &Value) -> (usize, usize) {
     let Value::Object(of_value) = value else {
         return (checks.count(), repeated);
     };
-    let names = |value: &Value| value.as_array().map_or(0, Vec::len);
+    let n_listed = |value: &Value| value.as_array().map_or(0, Vec::len);
     let by_name = ["dependentRequired", "dependencies"].iter();
     let by_name = by_name.filter_map(|key| members.get(*key)?.as_object());
-    let by_name: usize = by_name.flat_map(Map::values).map(names).sum();
-    let required = members.get("required").map_or(0, names);
+    let by_name: usize = by_name.flat_map(Map::values).map(n_listed).sum();
+    let required = members.get("required").map_or(0, n_listed);
     let is_named = ["additionalProperties", "unevaluatedProperties"].iter();
-    let named = if is_named.into_iter().any(|key| members.contains_key(*key)) {
+    let unexpected = if is_named.into_iter().any(|key| members.contains_key(*key)) {
         of_value.keys().map(|name| 1 + n_bytes_read(name)).sum()
     } else {
         0
     };
-    (checks.count() + required + by_name, repeated + named)
+    (checks.count() + required + by_name, repeated + unexpected)
 }
 
 /// Returns what so many errors cost, which together repeat so many values of the schema.
