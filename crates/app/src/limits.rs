@@ -38,6 +38,9 @@ pub struct Limits {
     /// The most requests in flight at once in one session.
     #[validate(range(min = 1))]
     pub in_flight_per_session: usize,
+    /// The most connections of clients at once, over TCP.
+    #[validate(range(min = 8))]
+    pub connections: usize,
     /// The most sessions at once.
     #[validate(range(min = 1))]
     pub sessions: usize,
@@ -74,6 +77,7 @@ impl Default for Limits {
             list_page_entries: 1_000,
             in_flight: 4_096,
             in_flight_per_session: 1_024,
+            connections: 16_384,
             sessions: 10_000,
             sessions_per_principal: 1_000,
             waiting_bytes: 256 << 20,

@@ -55,6 +55,7 @@ const OTHERS: &[&[&str]] = &[
     &["limits", "list_page_entries"],
     &["limits", "in_flight"],
     &["limits", "in_flight_per_session"],
+    &["limits", "connections"],
     &["limits", "sessions"],
     &["limits", "sessions_per_principal"],
     &["limits", "waiting_bytes"],
