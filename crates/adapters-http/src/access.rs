@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode, header};
 use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 
@@ -61,28 +62,73 @@ pub struct ControlKey {
 /// All keys of the control server, which may change while it runs; clones have the same keys. Without
 /// any nobody is let in.
 #[derive(Clone, Debug, Default)]
-pub struct ControlKeys(Arc<RwLock<Arc<[ControlKey]>>>);
+pub struct ControlKeys(Arc<RwLock<Arc<[Held]>>>);
+
+/// A key that lets its holder in.
+#[derive(Clone, Debug)]
+struct Held {
+    key: ControlKey,
+    /// Cancelled when it does so no longer.
+    gone: CancellationToken,
+}
+
+impl Held {
+    fn new(key: ControlKey) -> Self {
+        Self {
+            key,
+            gone: CancellationToken::new(),
+        }
+    }
+
+    /// Returns whether who has this key may do with `other` all that they may do with this one.
+    fn lives_on_in(&self, other: &ControlKey) -> bool {
+        let has = |scope| other.scopes.contains(scope);
+        self.key.digest == other.digest
+            && self.key.holder == other.holder
+            && self.key.scopes.iter().all(has)
+    }
+}
 
 impl ControlKeys {
     /// Returns these keys.
     #[must_use]
     pub fn new(keys: Vec<ControlKey>) -> Self {
-        Self(Arc::new(RwLock::new(keys.into())))
+        Self(Arc::new(RwLock::new(
+            keys.into_iter().map(Held::new).collect(),
+        )))
     }
 
-    /// Puts other keys in the place of these. Requests that come from now on are judged by them.
+    /// Puts other keys in the place of these. Requests that come from now on are judged by them, and
+    /// streams end that were opened with a key that is gone.
     pub fn replace(&self, keys: Vec<ControlKey>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys.into();
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let replaced = keys.into_iter().map(|key| {
+            let same = held.iter().find(|before| before.lives_on_in(&key));
+            match same {
+                Some(before) => Held {
+                    key,
+                    gone: before.gone.clone(),
+                },
+                None => Held::new(key),
+            }
+        });
+        let replaced: Arc<[Held]> = replaced.collect();
+        for before in held.iter() {
+            if !replaced.iter().any(|after| before.lives_on_in(&after.key)) {
+                before.gone.cancel();
+            }
+        }
+        *held = replaced;
     }
 
     /// Returns the key that was presented. The time that it takes depends on the length of what
     /// was presented and on the number of keys, not on their content.
-    fn find(&self, presented: &str) -> Option<ControlKey> {
+    fn find(&self, presented: &str) -> Option<Held> {
         let keys = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         let mut found = None;
-        for key in keys.iter() {
-            if key.digest.is_of(presented) {
-                found = Some(key);
+        for held in keys.iter() {
+            if held.key.digest.is_of(presented) {
+                found = Some(held);
             }
         }
         found.cloned()
@@ -92,6 +138,10 @@ impl ControlKeys {
 /// Who makes a request that was let in.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor(pub(crate) Principal);
+
+/// Cancelled when the key of a request that was let in is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyGone(pub(crate) CancellationToken);
 
 /// What a route asks for.
 #[derive(Clone, Debug)]
@@ -112,7 +162,7 @@ pub(crate) async fn check(
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    let Some(key) = token.and_then(|token| required.keys.find(token)) else {
+    let Some(Held { key, gone }) = token.and_then(|token| required.keys.find(token)) else {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "a bearer token is required");
         let challenge = HeaderValue::from_static("Bearer realm=\"riglm control\"");
         return ([(header::WWW_AUTHENTICATE, challenge)], problem).into_response();
@@ -122,5 +172,39 @@ pub(crate) async fn check(
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
     request.extensions_mut().insert(Actor(key.holder));
+    request.extensions_mut().insert(KeyGone(gone));
     next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str, scopes: &[Scope]) -> ControlKey {
+        ControlKey {
+            holder: Principal::named("operator"),
+            digest: KeyDigest::of(text).unwrap(),
+            scopes: scopes.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_key_is_gone_when_it_may_no_longer_do_what_it_could() {
+        let text = "the key of an operator";
+        let is_gone_after = |next: ControlKey| {
+            let keys = ControlKeys::new(vec![key(text, &[Scope::Read])]);
+            let gone = keys.find(text).unwrap().gone;
+            keys.replace(vec![key("another key of theirs", &Scope::ALL), next]);
+            gone.is_cancelled()
+        };
+        assert!(!is_gone_after(key(text, &[Scope::Read])));
+        assert!(!is_gone_after(key(text, &Scope::ALL)));
+        assert!(is_gone_after(key(text, &[Scope::Data])));
+        assert!(is_gone_after(key("a third key of theirs", &Scope::ALL)));
+        let holder = Principal::named("somebody else");
+        assert!(is_gone_after(ControlKey {
+            holder,
+            ..key(text, &Scope::ALL)
+        }));
+    }
 }

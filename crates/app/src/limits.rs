@@ -42,6 +42,9 @@ pub struct Limits {
     /// have as many as `request_body_bytes` says.
     #[validate(range(min = 1_048_576))]
     pub in_flight_bytes: usize,
+    /// The most connections of clients at once, over TCP.
+    #[validate(range(min = 8))]
+    pub connections: usize,
     /// The most sessions at once.
     #[validate(range(min = 1))]
     pub sessions: usize,
@@ -79,6 +82,7 @@ impl Default for Limits {
             in_flight: 4_096,
             in_flight_per_session: 1_024,
             in_flight_bytes: 256 << 20,
+            connections: 16_384,
             sessions: 10_000,
             sessions_per_principal: 1_000,
             waiting_bytes: 256 << 20,

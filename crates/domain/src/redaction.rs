@@ -92,7 +92,7 @@ fn redacted_word(word: &str, is_named: bool) -> String {
     if word.is_empty() {
         return String::new();
     }
-    if is_named || is_credential(word) {
+    if is_named || word.split(is_around_credential).any(is_credential) || is_credential(word) {
         return REDACTED.into();
     }
     match word.split_once(['=', ':']) {
@@ -101,6 +101,14 @@ fn redacted_word(word: &str, is_named: bool) -> String {
         }
         _ => word.into(),
     }
+}
+
+/// Returns whether a character stands beside a credential in a word rather than in it.
+fn is_around_credential(character: char) -> bool {
+    matches!(
+        character,
+        '=' | ':' | ',' | ';' | '"' | '\'' | '`' | '(' | ')' | '[' | ']' | '<' | '>' | '{' | '}'
+    )
 }
 
 fn redact(value: &mut Value) {
@@ -171,6 +179,11 @@ mod tests {
             redacted_text(text, 1_000),
             "send\tmail, password: [redacted] token=[redacted] with [redacted]\n\
              Authorization: [redacted] [redacted] to [redacted]  at 10:30 a=b"
+        );
+        let text = "key 'sk-live-0123456789' (AKIA0123456789) key=ghp_0123456789abcdef: no";
+        assert_eq!(
+            redacted_text(text, 1_000),
+            "key [redacted] [redacted] [redacted] no"
         );
         assert_eq!(redacted_text("weather in Bern", 3), "[15 bytes left out]");
     }

@@ -10,6 +10,7 @@ use riglm_domain::excerpt::excerpt;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::message::{Message, RequestId};
 use riglm_domain::principal::Principal;
+use riglm_domain::redaction::redacted_text;
 
 /// Why an upstream cannot be used or did not answer.
 ///
@@ -63,7 +64,8 @@ pub enum UpstreamError {
     /// The server refused the handshake with a JSON-RPC error.
     #[error("refused the handshake: {reason}")]
     Refused {
-        /// The code of the error, and the beginning of what it says.
+        /// The code of the error, and the beginning of what it says, without secrets that are known
+        /// by their form.
         reason: String,
     },
     /// What came is no MCP message.
@@ -91,6 +93,8 @@ pub enum UpstreamError {
 
 /// How much of what an error of the protocol says becomes a part of a reason, in characters.
 const MAX_SAID: usize = 200;
+/// How much of its code does.
+const MAX_CODE: usize = 20;
 
 impl UpstreamError {
     /// Returns that a handshake was answered with the error in `answer`, or with no result.
@@ -98,9 +102,15 @@ impl UpstreamError {
     pub fn refused(answer: &Message) -> Self {
         let error = answer.single().and_then(|envelope| answer.error(envelope));
         let said = |error: &str| {
-            let code = member(error, "code")?.to_owned();
+            let code = member(error, "code")?;
             let text: String = serde_json::from_str(member(error, "message")?).ok()?;
-            Some(format!("{} (code {code})", excerpt(&text, MAX_SAID)))
+            // Before it is cut, since a part of a secret is not known as one.
+            let text = redacted_text(&text, usize::MAX);
+            Some(format!(
+                "{} (code {})",
+                excerpt(&text, MAX_SAID),
+                excerpt(code, MAX_CODE)
+            ))
         };
         Self::Refused {
             reason: error
@@ -138,9 +148,34 @@ impl UpstreamError {
     /// Returns the text with what an operator can do about it.
     #[must_use]
     pub fn with_remedy(&self) -> String {
+        self.remedied(self.to_string())
+    }
+
+    /// Returns what kind of failure it is, with what an operator can do about it, for readers who need
+    /// not be known: nothing that the server, the operating system or the configuration says is in it.
+    #[must_use]
+    pub fn kind_with_remedy(&self) -> String {
+        let kind = match self {
+            Self::NotStarted { .. } => "its command could not be started",
+            Self::Refused { .. } => "refused the handshake",
+            // Their texts are the proxy's own.
+            Self::Unreachable { .. }
+            | Self::Lost { .. }
+            | Self::Unauthorized { .. }
+            | Self::SessionExpired
+            | Self::Status { .. }
+            | Self::Garbled { .. }
+            | Self::TooLarge { .. }
+            | Self::TooDeep { .. }
+            | Self::NoAnswer => return self.with_remedy(),
+        };
+        self.remedied(kind.to_owned())
+    }
+
+    fn remedied(&self, text: String) -> String {
         match self.remedy() {
-            Some(remedy) => format!("{self}; {remedy}"),
-            None => self.to_string(),
+            Some(remedy) => format!("{text}; {remedy}"),
+            None => text,
         }
     }
 }
@@ -259,4 +294,50 @@ pub trait UpstreamEvents: Send + Sync + fmt::Debug {
 
     /// Takes note that the connection is over: nothing that was sent will be answered.
     async fn lost(&self, error: UpstreamError);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(error: &str) -> UpstreamError {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"error":{error}}}"#);
+        UpstreamError::refused(&Message::from_text(text).unwrap())
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_handshake_is_told_without_its_secrets() {
+        let error =
+            refused(r#"{"code":-32000,"message":"key sk-live-0123456789abcdef is invalid"}"#);
+        assert_eq!(
+            error.to_string(),
+            "refused the handshake: key [redacted] is invalid (code -32000)"
+        );
+        // One that stands where the text is cut is known all the same.
+        let text = format!("{} sk-live-0123456789abcdef", "x".repeat(MAX_SAID - 10));
+        let error = refused(&format!(r#"{{"code":1,"message":"{text}"}}"#));
+        assert!(!error.to_string().contains("sk-"), "{error}");
+        let error = refused(&format!(
+            r#"{{"code":"{}","message":"no"}}"#,
+            "y".repeat(1_000)
+        ));
+        assert!(error.to_string().len() < 100, "{error}");
+    }
+
+    #[test]
+    fn the_kind_of_a_failure_has_no_words_of_others() {
+        let error = refused(r#"{"code":1,"message":"no such tenant as acme"}"#);
+        assert_eq!(error.kind_with_remedy(), "refused the handshake");
+        let error = UpstreamError::NotStarted {
+            reason: "/home/alice/server: not found".into(),
+        };
+        assert_eq!(
+            error.kind_with_remedy(),
+            "its command could not be started; check that its `command` is installed and on the PATH"
+        );
+        let error = UpstreamError::Unreachable {
+            reason: "connection refused",
+        };
+        assert_eq!(error.kind_with_remedy(), error.with_remedy());
+    }
 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use http::StatusCode;
 use riglm_app::events::{Follower, Happening, Missed};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::KeyGone;
 use crate::problem::{Guarded, Problem, ProblemBody};
 use crate::router::ControlParts;
 
@@ -30,19 +32,22 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[utoipa::path(
     get, path = "/events", operation_id = "followEvents", tag = "observing", security(("token" = ["read"])),
     responses(
-        (status = OK, description = "A stream that does not end by itself.", body = String,
+        (status = OK, description = "A stream that ends only with the token that it was opened with, or riglm.", body = String,
             content_type = "text/event-stream"),
         (status = SERVICE_UNAVAILABLE, description = "Too many follow already.",
             body = ProblemBody, content_type = "application/problem+json"),
         Guarded,
     )
 )]
-pub(crate) async fn follow(State(parts): State<ControlParts>) -> Response {
+pub(crate) async fn follow(
+    State(parts): State<ControlParts>,
+    Extension(KeyGone(gone)): Extension<KeyGone>,
+) -> Response {
     if parts.events.n_followers() >= MAX_FOLLOWERS {
         let detail = format!("{MAX_FOLLOWERS} follow already");
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
     }
-    let stream = followed(parts.events.follow(), parts.stop.clone());
+    let stream = followed(parts.events.follow(), parts.stop.clone(), gone);
     Sse::new(stream)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
@@ -53,22 +58,33 @@ pub(crate) async fn follow(State(parts): State<ControlParts>) -> Response {
 fn followed(
     follower: Follower,
     stop: CancellationToken,
+    key_gone: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold((follower, stop), |(mut follower, stop)| async move {
-        loop {
-            let next = if let Some(next) = follower.waiting() {
-                next
-            } else {
-                let next = stop.run_until_cancelled(follower.next()).await??;
-                stop.run_until_cancelled(tokio::time::sleep(GATHER)).await?;
-                next
-            };
-            // What cannot be written is left out.
-            if let Ok(event) = written(next) {
-                return Some((Ok(event), (follower, stop)));
+    stream::unfold(
+        (follower, stop, key_gone),
+        |(mut follower, stop, key_gone)| async move {
+            loop {
+                if key_gone.is_cancelled() {
+                    return None;
+                }
+                let next = if let Some(next) = follower.waiting() {
+                    next
+                } else {
+                    let waiting = async {
+                        let next = follower.next().await;
+                        tokio::time::sleep(GATHER).await;
+                        next
+                    };
+                    let waiting = key_gone.run_until_cancelled(waiting);
+                    stop.run_until_cancelled(waiting).await???
+                };
+                // What cannot be written is left out.
+                if let Ok(event) = written(next) {
+                    return Some((Ok(event), (follower, stop, key_gone)));
+                }
             }
-        }
-    })
+        },
+    )
 }
 
 fn written(next: Result<Arc<Happening>, Missed>) -> Result<Event, axum::Error> {

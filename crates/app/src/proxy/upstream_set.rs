@@ -96,6 +96,8 @@ pub struct UpstreamState {
     pub is_available: bool,
     /// Why it is not available.
     pub reason: Option<String>,
+    /// What kind of reason that is, for readers who need not be known.
+    pub kind: Option<String>,
     /// How many connections are open.
     pub n_connections: usize,
     /// How many wait for a place among them.
@@ -343,7 +345,8 @@ impl UpstreamEntry {
         UpstreamState {
             name: self.name().clone(),
             is_available: health.failure.is_none(),
-            reason: health.failure.map(|error| error.with_remedy()),
+            reason: health.failure.as_ref().map(UpstreamError::with_remedy),
+            kind: health.failure.as_ref().map(UpstreamError::kind_with_remedy),
             n_connections: self.slots.n_taken(),
             n_waiting: self.slots.n_waiting(),
             was_used: health.was_used,

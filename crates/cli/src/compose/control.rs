@@ -152,9 +152,7 @@ fn upstream_states(proxy: &Arc<Proxy>) -> ControlUpstreams {
 
 fn health_of(state: UpstreamState) -> UpstreamHealth {
     let condition = if !state.is_available {
-        UpstreamCondition::Unavailable {
-            reason: state.reason,
-        }
+        UpstreamCondition::Unavailable { reason: state.kind }
     } else if state.was_used {
         UpstreamCondition::Available
     } else {

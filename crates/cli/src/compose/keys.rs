@@ -1,15 +1,16 @@
 //! The keys of clients and of operators, which may be replaced while riglm runs: those of the
 //! configuration when it is loaded again, the token of the control server when its file changes.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use riglm_adapters_http::{ControlAddress, ControlConfig, ControlKey, ControlKeys, Scope};
 use riglm_domain::key_digest::KeyDigest;
 use riglm_domain::principal::Principal;
-use riglm_ports::authenticator::Authenticator;
+use riglm_ports::authenticator::{Authenticator, Revocation};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, KeyRing};
@@ -58,7 +59,7 @@ impl Keys {
             token,
         };
         Ok(Self {
-            clients: Arc::new(ClientKeys(RwLock::new(Arc::new(config.keys.clone())))),
+            clients: Arc::new(ClientKeys::new(config.keys.clone())),
             control: ControlKeys::new(control_keys(&state)?),
             data_dir: config.data_dir.clone(),
             state: Mutex::new(state),
@@ -77,8 +78,7 @@ impl Keys {
 
     /// Takes over the keys of a configuration that was loaded again and checked.
     pub(super) fn follow(&self, config: &Config) {
-        let clients = Arc::new(config.keys.clone());
-        *(self.clients.0.write()).unwrap_or_else(PoisonError::into_inner) = clients;
+        self.clients.replace(config.keys.clone());
         let mut state = self.state();
         if state.config != config.control {
             state.config = config.control.clone();
@@ -132,12 +132,56 @@ impl Keys {
 
 /// The keys of clients that are let in now.
 #[derive(Debug)]
-struct ClientKeys(RwLock<Arc<KeyRing>>);
+struct ClientKeys(Mutex<LetIn>);
+
+/// The keys, and what was opened with them.
+#[derive(Debug)]
+struct LetIn {
+    ring: Arc<KeyRing>,
+    /// What ends with the key of each principal.
+    opened: HashMap<Principal, CancellationToken>,
+}
+
+impl ClientKeys {
+    fn new(ring: KeyRing) -> Self {
+        Self(Mutex::new(LetIn {
+            ring: Arc::new(ring),
+            opened: HashMap::new(),
+        }))
+    }
+
+    /// Puts other keys in the place of these, and ends what was opened with those that are gone.
+    fn replace(&self, ring: KeyRing) {
+        let mut let_in = self.let_in();
+        let LetIn { ring: old, opened } = &mut *let_in;
+        opened.retain(|principal, open| {
+            let stays = ring.has_key_of(principal, old);
+            if !stays {
+                open.cancel();
+            }
+            stays
+        });
+        *old = Arc::new(ring);
+    }
+
+    fn let_in(&self) -> MutexGuard<'_, LetIn> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Authenticator for ClientKeys {
     fn authenticate(&self, bearer: Option<&str>) -> Option<Principal> {
-        let ring = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        let ring = Arc::clone(&self.let_in().ring);
         ring.authenticate(bearer)
+    }
+
+    fn revoked(&self, bearer: Option<&str>) -> Revocation {
+        let mut let_in = self.let_in();
+        let Some(principal) = let_in.ring.authenticate(bearer) else {
+            return Box::pin(std::future::ready(()));
+        };
+        let open = let_in.opened.entry(principal).or_default().clone();
+        Box::pin(open.cancelled_owned())
     }
 }
 
@@ -185,5 +229,49 @@ fn token_of(control: &ControlConfig, data_dir: &Path) -> Token {
 fn warn_of(token: &Token) {
     if let Token::Unreadable(reason) = token {
         tracing::warn!("the control server answers GET /health alone: no token: {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use secrecy::SecretString;
+
+    use super::*;
+    use crate::config::AuthConfig;
+
+    fn ring(keys: &[(&str, &str)]) -> KeyRing {
+        let keys = keys.iter();
+        let keys = keys.map(|(name, key)| ((*name).to_owned(), SecretString::from(*key)));
+        KeyRing::from_config(&AuthConfig {
+            keys: keys.collect(),
+        })
+        .unwrap()
+    }
+
+    const A: &str = "the key of alice";
+    const B: &str = "the key of bob 1";
+
+    #[test]
+    fn what_was_opened_ends_with_its_own_key_alone() {
+        let keys = ClientKeys::new(ring(&[("alice", A), ("bob", B)]));
+        let [mut alice, mut bob] = [A, B].map(|key| keys.revoked(Some(key)));
+        keys.replace(ring(&[("alice", "another key of alice"), ("bob", B)]));
+        assert_eq!((&mut alice).now_or_never(), Some(()));
+        assert_eq!((&mut bob).now_or_never(), None);
+        // A key that is gone opens nothing, not even between two looks at the ring.
+        assert_eq!(keys.revoked(Some(A)).now_or_never(), Some(()));
+        keys.replace(ring(&[("bob", B), ("carol", A)]));
+        assert_eq!(bob.now_or_never(), None);
+    }
+
+    #[test]
+    fn what_was_opened_without_a_key_ends_when_keys_are_asked_for() {
+        let keys = ClientKeys::new(ring(&[]));
+        let mut open = keys.revoked(None);
+        keys.replace(ring(&[]));
+        assert_eq!((&mut open).now_or_never(), None);
+        keys.replace(ring(&[("alice", A)]));
+        assert_eq!(open.now_or_never(), Some(()));
     }
 }

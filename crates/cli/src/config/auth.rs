@@ -90,6 +90,20 @@ impl KeyRing {
         self.keys.len()
     }
 
+    /// Returns whether a principal, or everybody where no key is asked for, comes in with the same key
+    /// as in `other`.
+    #[must_use]
+    pub fn has_key_of(&self, principal: &Principal, other: &Self) -> bool {
+        let key_in = |ring: &Self| {
+            let known = ring.keys.iter().find(|(_, name)| name == principal);
+            known.map(|(digest, _)| *digest)
+        };
+        match (key_in(self), key_in(other)) {
+            (None, None) => self.is_empty() && other.is_empty(),
+            (here, there) => here == there,
+        }
+    }
+
     /// Returns whom a presented key stands for. The time that it takes depends on the length of
     /// the presented key and on the number of keys, not on their content.
     #[must_use]

@@ -56,6 +56,7 @@ const OTHERS: &[&[&str]] = &[
     &["limits", "in_flight"],
     &["limits", "in_flight_per_session"],
     &["limits", "in_flight_bytes"],
+    &["limits", "connections"],
     &["limits", "sessions"],
     &["limits", "sessions_per_principal"],
     &["limits", "waiting_bytes"],

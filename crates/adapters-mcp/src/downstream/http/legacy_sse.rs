@@ -47,21 +47,26 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
     let endpoint = Bytes::from(format!(
         "event: endpoint\ndata: /messages?sessionId={id}\n\n"
     ));
+    let revoked = request::revoked(&port, &head.headers);
     let client = Client { port, id, session };
     let body = futures_util::stream::unfold(
-        (Some(endpoint), events, client),
-        |(endpoint, mut events, client)| async move {
+        (Some(endpoint), events, client, revoked),
+        |(endpoint, mut events, client, mut revoked)| async move {
             let chunk = match endpoint {
                 Some(endpoint) => endpoint,
-                None => match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
-                    Ok(event) => event?.text,
-                    Err(_) => COMMENT,
+                None => tokio::select! {
+                    biased;
+                    () = &mut revoked => return None,
+                    next = tokio::time::timeout(KEEP_ALIVE, events.recv()) => match next {
+                        Ok(event) => event?.text,
+                        Err(_) => COMMENT,
+                    },
                 },
             };
             client.session.touch();
             Some((
                 Ok::<_, std::convert::Infallible>(chunk),
-                (None, events, client),
+                (None, events, client, revoked),
             ))
         },
     );

@@ -26,7 +26,7 @@ use riglm_domain::request_hints::taken_out;
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
 
 use super::port::Port;
-use super::{reply, streamable};
+use super::{reply, request, streamable};
 use call::Call;
 use client_key::ClientKey;
 pub(super) use clients::Clients;
@@ -101,7 +101,7 @@ pub(super) async fn post(
         return Err(Box::new(refused(&error, id.as_ref())));
     };
     Ok(if is_listen {
-        call.stream(message)
+        call.stream(message, request::revoked(port, headers))
     } else {
         call.answer(message).await
     })

@@ -8,6 +8,7 @@ use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderValue, StatusCode, header};
 use riglm_app::proxy::ClientSession;
+use riglm_ports::authenticator::Revocation;
 
 use super::event_log::{Event, Seat};
 
@@ -22,6 +23,8 @@ const RETRY_MS: u64 = 1_000;
 struct Reader {
     seat: Seat,
     session: Arc<ClientSession>,
+    /// Ends the stream.
+    revoked: Revocation,
     is_over: bool,
 }
 
@@ -31,6 +34,8 @@ pub(super) struct Opening {
     pub(super) first: Option<Event>,
     /// Start with an event that has an id and no data, to resume from (SEP-1699).
     pub(super) is_primed: bool,
+    /// Ends the stream before its end.
+    pub(super) revoked: Revocation,
 }
 
 /// Returns a response whose body is the rest of a stream.
@@ -49,6 +54,7 @@ pub(super) fn event_stream(seat: Seat, session: Arc<ClientSession>, opening: Ope
     let reader = Reader {
         seat,
         session,
+        revoked: opening.revoked,
         is_over,
     };
     // The first chunk is never empty: it makes the server send the headers at once.
@@ -64,7 +70,12 @@ pub(super) fn event_stream(seat: Seat, session: Arc<ClientSession>, opening: Ope
         if reader.is_over {
             return None;
         }
-        let chunk = match tokio::time::timeout(KEEP_ALIVE, reader.seat.next()).await {
+        let next = tokio::select! {
+            biased;
+            () = &mut reader.revoked => return None,
+            next = tokio::time::timeout(KEEP_ALIVE, reader.seat.next()) => next,
+        };
+        let chunk = match next {
             Ok(Some(event)) => {
                 reader.is_over = event.is_last;
                 let mut chunk = BytesMut::with_capacity(event.data.len() + 48);

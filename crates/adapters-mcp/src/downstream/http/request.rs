@@ -20,9 +20,11 @@ use riglm_domain::request_hints::{
     CONTEXT_HEADER, RequestHints, SESSION_HEADER, TOKEN_BUDGET_HEADER,
 };
 use riglm_domain::rpc_error::{RpcError, RpcErrorCode};
+use riglm_ports::authenticator::Revocation;
 
 use super::port::Port;
 use super::reply;
+use crate::compact::compact;
 use crate::downstream::refusal::{too_large, unreadable};
 use crate::trace_headers;
 
@@ -66,6 +68,11 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
             let error = RpcError::new(RpcErrorCode::Forbidden, text);
             Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
         })
+}
+
+/// Returns what ends when the key of a request, which was admitted, lets nobody in any more.
+pub(super) fn revoked(port: &Port, headers: &HeaderMap) -> Revocation {
+    port.authenticator.revoked(bearer(headers))
 }
 
 /// Logs a refusal: the first one for everybody to see, the others, which a peer can make many of, for
@@ -202,7 +209,7 @@ enum BodyError {
     Broken,
 }
 
-/// Collects a body. One that came in one piece, as most do, is not copied.
+/// Collects a body. A long one that came in one piece is not copied.
 async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, BodyError> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
@@ -218,7 +225,8 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, BodyError> {
         }
         if whole.is_empty() {
             if body.is_end_stream() {
-                return Ok(data);
+                let n_bytes = data.len();
+                return Ok(compact(data, n_bytes));
             }
             whole.reserve(announced);
         }

@@ -13,6 +13,7 @@ use riglm_app::proxy::Proxy;
 use riglm_domain::admission::Admission;
 use riglm_domain::id::ProfileName;
 use riglm_ports::authenticator::Authenticator;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +28,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// The read buffer of a connection, at most. It bounds the head of a request as well, before
 /// anything looks at it; large bodies need fewer reads with a large one.
 const MAX_BUFFER_BYTES: usize = 512 << 10;
+/// How often it is looked whether a connection has ended, while there are as many as there may be.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest that open connections may take to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// The wait after a failed accept, which happens when the process has no descriptors left.
@@ -96,11 +99,14 @@ impl HttpServer {
             .with_state(self.port);
         let connections = TaskTracker::new();
         let close = CancellationToken::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                () = stop.cancelled() => break,
-            };
+        let mut is_told = false;
+        while let Some(accepted) = stop
+            .run_until_cancelled(async {
+                wait_for_place(&proxy, &connections, &mut is_told).await;
+                self.listener.accept().await
+            })
+            .await
+        {
             match accepted {
                 Ok((stream, _)) => {
                     let served = serve_connection(stream, router.clone(), close.clone());
@@ -123,6 +129,33 @@ impl HttpServer {
             tracing::debug!("connections were still open at the end");
         }
     }
+}
+
+/// Waits until there are fewer connections than there may be.
+async fn wait_for_place(proxy: &Proxy, connections: &TaskTracker, is_told: &mut bool) {
+    loop {
+        let limit = proxy.limits().connections.min(n_allowed());
+        if connections.len() < limit {
+            return;
+        }
+        if !std::mem::replace(is_told, true) {
+            tracing::warn!(
+                limit,
+                "{limit} connections of clients are open, as many as may be (limits.connections, \
+                 ulimit -n); further ones wait (told once)"
+            );
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Returns how many connections the operating system leaves to clients: upstreams, the store and
+/// operators need descriptors too.
+fn n_allowed() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current;
+    descriptors.map_or(usize::MAX, |n| {
+        usize::try_from(n / 4 * 3).unwrap_or(usize::MAX)
+    })
 }
 
 async fn serve_connection(stream: TcpStream, router: Router, close: CancellationToken) {

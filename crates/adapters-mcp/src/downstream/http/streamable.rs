@@ -216,6 +216,7 @@ fn get(port: &Arc<Port>, visitor: &Visitor, headers: &HeaderMap) -> Result<Respo
     let opening = Opening {
         first: None,
         is_primed,
+        revoked: request::revoked(port, headers),
     };
     Ok(event_stream(seat, session, opening))
 }
@@ -285,6 +286,8 @@ async fn answer(
     let opening = Opening {
         first,
         is_primed: primes(&session),
+        // What was asked for while the key was good is answered.
+        revoked: Box::pin(std::future::pending()),
     };
     event_stream(seat, session, opening)
 }

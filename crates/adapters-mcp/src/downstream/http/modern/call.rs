@@ -10,6 +10,7 @@ use futures_util::future::join;
 use http::{HeaderValue, StatusCode, header};
 use riglm_app::proxy::{ClientSession, Presence};
 use riglm_domain::message::{Message, RequestId};
+use riglm_ports::authenticator::Revocation;
 use tokio::sync::{mpsc, oneshot};
 
 use super::exchanges::Event;
@@ -62,14 +63,15 @@ impl Call {
         {
             return answered(status, data);
         }
-        self.into_stream(first)
+        // What was asked for while the key was good is answered.
+        self.into_stream(first, Box::pin(std::future::pending()))
     }
 
-    /// Takes the request to the upstream. Returns a stream at once.
-    pub(super) fn stream(mut self, message: Message) -> Response {
+    /// Takes the request to the upstream. Returns a stream at once, which `revoked` ends.
+    pub(super) fn stream(mut self, message: Message, revoked: Revocation) -> Response {
         // It goes on by itself.
         drop(self.send(message));
-        self.into_stream(None)
+        self.into_stream(None, revoked)
     }
 
     fn send(&mut self, message: Message) -> Detachable {
@@ -92,26 +94,31 @@ impl Call {
     }
 
     /// Returns a response whose body is what comes back, the first of which was taken already.
-    fn into_stream(self, first: Option<Event>) -> Response {
+    fn into_stream(self, first: Option<Event>, revoked: Revocation) -> Response {
         // The first chunk is never empty: it makes the server send the headers at once.
         let head = first.as_ref().map_or(COMMENT, chunk_of);
         let is_over = first.is_some_and(|event| event.status.is_some());
-        let state = (Some(head), is_over, self);
-        let events = futures_util::stream::unfold(state, |(head, is_over, mut call)| async move {
+        let state = (Some(head), is_over, self, revoked);
+        let events = futures_util::stream::unfold(state, |state| async move {
+            let (head, is_over, mut call, mut revoked) = state;
             if let Some(head) = head {
-                return Some((Ok::<_, Infallible>(head), (None, is_over, call)));
+                return Some((Ok::<_, Infallible>(head), (None, is_over, call, revoked)));
             }
             if is_over {
                 return None;
             }
-            let (chunk, is_over) = match tokio::time::timeout(KEEP_ALIVE, call.events.recv()).await
-            {
+            let next = tokio::select! {
+                biased;
+                () = &mut revoked => return None,
+                next = tokio::time::timeout(KEEP_ALIVE, call.events.recv()) => next,
+            };
+            let (chunk, is_over) = match next {
                 Ok(Some(event)) => (chunk_of(&event), event.status.is_some()),
                 Ok(None) => return None,
                 Err(_) => (COMMENT, false),
             };
             call.session.touch();
-            Some((Ok(chunk), (None, is_over, call)))
+            Some((Ok(chunk), (None, is_over, call, revoked)))
         });
         sse_response(Body::from_stream(events))
     }

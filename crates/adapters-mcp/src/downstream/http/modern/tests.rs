@@ -138,7 +138,8 @@ impl Scene {
         let message = Message::from_text(text).unwrap();
         let (session, link) = (Arc::clone(&self.session), Arc::clone(&self.link));
         let (call, message) = Call::open(session, link, message).unwrap();
-        call.stream(message).into_body()
+        call.stream(message, Box::pin(std::future::pending()))
+            .into_body()
     }
 
     async fn deliver(&self, id: u32, text: &str) {
