@@ -78,15 +78,15 @@ impl Upstreams {
                 None => self.make(configured, fingerprint),
             }
         };
-        let (mut made, mut unusable) = (Vec::new(), Vec::new());
+        let (mut usable, mut unusable) = (Vec::new(), Vec::new());
         for upstream in configured.iter().map(make) {
             match upstream {
-                Ok(upstream) => made.push(upstream),
+                Ok(upstream) => usable.push(upstream),
                 Err(error) => unusable.push(error),
             }
         }
         if unusable.is_empty() {
-            Ok(made)
+            Ok(usable)
         } else {
             Err(ConfigError::all(unusable))
         }

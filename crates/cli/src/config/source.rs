@@ -34,16 +34,21 @@ pub enum TuningUse {
 
 /// What the layers beside the tuning say.
 struct Layers {
-    as_written: Map<String, Value>,
-    completed: Map<String, Value>,
-    /// What of the file cannot be used.
-    wrong: Vec<Wrong>,
+    file: FileLayer,
     data_dir: Option<PathBuf>,
     keys: TuningKeys,
 }
 
-/// What a file says, as it is written and completed, and what of it cannot be used.
-type FileLayer = (Map<String, Value>, Map<String, Value>, Vec<Wrong>);
+/// What a file says; nothing where there is none.
+#[derive(Default)]
+struct FileLayer {
+    /// With references to variables.
+    as_written: Map<String, Value>,
+    /// With what these stand for.
+    completed: Map<String, Value>,
+    /// What of it cannot be used.
+    wrong: Vec<Wrong>,
+}
 
 impl ConfigSource {
     /// Returns the source that a command line and its surroundings lead to.
@@ -98,17 +103,16 @@ impl ConfigSource {
             overrides,
             surroundings,
         } = self;
-        let (as_written, completed, wrong) = self.file_layer()?;
-        let (tree, _) = merged(completed.clone(), Map::new(), overrides, surroundings);
+        let file = self.file_layer()?;
+        let completed = file.completed.clone();
+        let (tree, _) = merged(completed, Map::new(), overrides, surroundings);
         let configured = tree.get("data_dir").and_then(|value| match &value.kind {
             ValueKind::String(text) => Some(PathBuf::from(text)),
             _ => None,
         });
         let data_dir = overrides.data_dir.clone().or(configured);
         Ok(Layers {
-            as_written,
-            completed,
-            wrong,
+            file,
             // That there is none is said when everything is checked.
             data_dir: data_directory(data_dir, surroundings).ok(),
             keys: TuningKeys::of(&tree),
@@ -134,8 +138,8 @@ impl ConfigSource {
             wrong.extend(usual(&mut tree));
             (tree, wrong)
         };
-        let (tree, of_all) = all(&layers.completed);
-        let mut wrong = layers.wrong;
+        let (tree, of_all) = all(&layers.file.completed);
+        let mut wrong = layers.file.wrong;
         for one in of_all {
             // What could not be taken apart in the file cannot be later either.
             if wrong.iter().all(|known| known.path != one.path) {
@@ -144,7 +148,7 @@ impl ConfigSource {
         }
         Ok(Loaded {
             config: config_of(&tree, wrong, overrides, surroundings)?,
-            shown: shown_of(&all(&layers.as_written).0),
+            shown: shown_of(&all(&layers.file.as_written).0),
             leaves: Leaves::of(&tree),
             keys: layers.keys,
             tuning: document,
@@ -152,7 +156,7 @@ impl ConfigSource {
         })
     }
 
-    /// Returns what the file says, as it is written and completed, and what of it cannot be used.
+    /// Returns what the file says.
     fn file_layer(&self) -> Result<FileLayer, ConfigError> {
         let environment = &self.surroundings.environment;
         let file = ConfigFile::find(self.overrides.file.as_deref(), &self.surroundings)?;
@@ -169,15 +173,19 @@ impl ConfigSource {
         };
         let (completed, without_value) = file.completed(as_written.clone(), environment);
         wrong.extend(without_value);
-        Ok((as_written, completed, wrong))
+        Ok(FileLayer {
+            as_written,
+            completed,
+            wrong,
+        })
     }
 
     /// Returns the form that the log is to have, as far as the layers can be read: what is wrong with
     /// them has to be told in that form too.
     #[must_use]
     pub fn log_format(&self) -> LogFormat {
-        let (_, completed, _) = self.file_layer().unwrap_or_default();
-        let (tree, _) = merged(completed, Map::new(), &self.overrides, &self.surroundings);
+        let file = self.file_layer().unwrap_or_default().completed;
+        let (tree, _) = merged(file, Map::new(), &self.overrides, &self.surroundings);
         let logging = tree.get("logging").map(|section| &section.kind);
         let format = match logging {
             Some(ValueKind::Table(section)) => section.get("format"),
@@ -195,7 +203,7 @@ impl ConfigSource {
             overrides,
             surroundings,
         } = self;
-        let (as_written, ..) = self.file_layer()?;
+        let as_written = self.file_layer()?.as_written;
         let (mut tree, _) = merged(as_written, Map::new(), overrides, surroundings);
         // What is wrong is shown as it is written.
         usual(&mut tree);
