@@ -750,12 +750,12 @@ fn lists_say_why_there_are_none() {
     let places = ["--data-dir", "data"];
     let serve = ["serve", "--stdio", "--control", "off"];
     let server = ["--", PROGRAM, "__demo-server", "notes"];
-    let served = riglm(
+    let first = riglm(
         directory.path(),
         &[&serve[..], &places, &server].concat(),
         session,
     );
-    assert_eq!(served.status.code(), Some(0), "{}", stderr(&served));
+    assert_eq!(first.status.code(), Some(0), "{}", stderr(&first));
     let lists = riglm(directory.path(), &[&["lists"][..], &places].concat(), "");
     assert_eq!(stdout(&lists), "no lists are recorded\n");
     let said = stderr(&lists);
