@@ -21,6 +21,7 @@ mod following;
 mod forbidding;
 mod gating;
 mod hostile;
+mod key_rotation;
 mod ladder;
 mod learning;
 mod limits;

@@ -24,7 +24,8 @@ pub enum Scope {
     Override,
     /// To change the configuration.
     Config,
-    /// To hand out and remove what is stored.
+    /// To hand out and remove what is stored. No request asks for it yet, so that no key may have it.
+    #[serde(skip_deserializing)]
     Data,
 }
 

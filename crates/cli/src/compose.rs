@@ -48,11 +48,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::announcement::Announcement;
 use crate::config::{Config, LoggingConfig};
 pub use control::overrides_over;
-use control::{ControlSources, start_control};
+use control::{ControlSources, announce, start_control};
 use experiments::experiments_from;
-use followers::Followers;
+use followers::{Followers, expect_principals};
 use keys::Keys;
 use learning::learning_from;
 use lists::{filter_from, forbidden_from};
@@ -75,6 +76,7 @@ pub struct Core {
     pub proxy: Arc<Proxy>,
     /// The address of the control server, where there is one.
     pub control: Option<SocketAddr>,
+    announcement: Option<Announcement>,
     upstreams: Arc<Upstreams>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
@@ -153,6 +155,7 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
         tools,
     };
     let proxy = Arc::new(Proxy::traced(parts, tracer_of(traces.as_ref())));
+    expect_principals(&proxy, config);
     let retention = start_retention(config, storage.as_deref(), &clock, (&stop, &tasks));
     start_watching(&proxy, (&filter, &forbidden), experiments, (&stop, &tasks));
     if let Some(learning) = learning {
@@ -193,9 +196,11 @@ pub async fn build(config: &Config, following: Option<Following>) -> anyhow::Res
     };
     let parts = parts.into_parts(config);
     let control = start_control(&config.control, parts, &operating, &tasks).await?;
+    let announcement = control.and_then(|address| announce(&config.data_dir, address));
     Ok(Core {
         proxy,
         control,
+        announcement,
         upstreams,
         storage,
         recorder,
@@ -280,6 +285,8 @@ impl Core {
         // What is not closed in time ends with the process.
         let _ = tokio::time::timeout(limit, self.upstreams.close()).await;
         self.stop.cancel();
+        // Before the port is free for others.
+        drop(self.announcement);
         self.operating.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -307,7 +314,6 @@ pub struct Running {
 /// Returns what [`build`] returns, and that the address cannot be bound.
 pub async fn start(config: Config, following: Option<Following>) -> anyhow::Result<Running> {
     let core = Box::pin(build(&config, following)).await?;
-    core.proxy.expect_principals(config.keys.n_principals());
     let options = HttpOptions {
         address: config.listen.address,
         admission: admission_from(&config.listen),

@@ -53,6 +53,7 @@ pub fn log_format(file: Option<PathBuf>) -> LogFormat {
 pub use auth::{AuthConfig, KeyError, KeyRing};
 pub use environment::Environment;
 pub use error::ConfigError;
+use error::Wrong;
 pub use intent::IntentConfig;
 pub use load::load;
 pub use loaded::{FixedKey, Loaded};

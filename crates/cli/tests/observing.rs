@@ -5,7 +5,7 @@
 )]
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -100,6 +100,8 @@ impl Drop for Running {
 /// A directory with the configuration of a proxy in front of two servers, and one that is down.
 struct Scene {
     directory: TempDir,
+    /// Where the control server of the configuration listens.
+    control: SocketAddr,
 }
 
 impl Scene {
@@ -119,7 +121,7 @@ impl Scene {
         });
         // YAML contains JSON.
         std::fs::write(directory.path().join("riglm.yaml"), config.to_string()).unwrap();
-        Self { directory }
+        Self { directory, control }
     }
 
     fn path(&self) -> &Path {
@@ -157,11 +159,7 @@ impl Scene {
     /// Starts the proxy with a client that listed its tools.
     fn serve(&self) -> Running {
         let mut serve = Running::start(self, &["serve", "--stdio"]);
-        let hello = json!({
-            "protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": {"name": "tester", "version": "7"},
-        });
-        serve.ask(1, "initialize", &hello);
+        serve.ask(1, "initialize", &hello());
         serve.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         let listed = serve.ask(2, "tools/list", &json!({}));
         assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 6);
@@ -176,6 +174,13 @@ impl Scene {
         serve.call(5, "notes__list_notes", &json!({}));
         serve
     }
+}
+
+fn hello() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "tester", "version": "7"},
+    })
 }
 
 /// Returns a member of each row.
@@ -335,16 +340,30 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
     assert_eq!(numbers("calls"), [1, 0, 2]);
     assert_eq!(numbers("errors"), [1, 0, 0]);
     assert!(running[1]["live"]["reason"].is_string(), "{}", running[1]);
-    // A proxy with another data directory does not take the token of this one.
+    // A proxy with another data directory is not asked, and does not take the token of this one.
     let elsewhere = ["upstreams", "--json", "--data-dir", "elsewhere"];
     std::fs::create_dir(scene.path().join("elsewhere")).unwrap();
     let token = scene.path().join("elsewhere/control.token");
     std::fs::copy(scene.data_dir().join("control.token"), &token).unwrap();
+    let states = |arguments: &[&str]| {
+        let output = scene.output(arguments);
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let states = column(&rows, "state").join(" ");
+        (states, String::from_utf8(output.stderr).unwrap())
+    };
+    let (told, said) = states(&elsewhere);
+    assert_eq!(told, "not_running not_running not_running");
+    assert!(
+        said.contains("no control server runs on this machine"),
+        "{said}"
+    );
+    let address = scene.control.to_string();
+    let named = [&elsewhere[..], &["--control", &address]].concat();
+    let (told, _) = states(&named);
+    assert_eq!(told, "available unavailable available");
     std::fs::write(&token, "a token of somebody else\n").unwrap();
-    let other = scene.output(&elsewhere);
-    let rows: Vec<Value> = serde_json::from_slice(&other.stdout).unwrap();
-    let said = String::from_utf8(other.stderr).unwrap();
-    assert_eq!(column(&rows, "state"), ["unknown"; 3]);
+    let (told, said) = states(&named);
+    assert_eq!(told, "unknown unknown unknown");
     assert!(said.contains("refuses the token"), "{said}");
     serve.ended();
     let after = scene.output(&["upstreams"]);
@@ -353,5 +372,52 @@ fn upstreams_tell_whether_the_running_proxy_reaches_them() {
         String::from_utf8(after.stderr).unwrap(),
     );
     assert_eq!(text.matches("not running").count(), 3, "{text}");
+    assert!(
+        said.contains("no proxy is running: no control server"),
+        "{said}"
+    );
+    let (_, said) = states(&named);
     assert!(said.contains("nothing listens on"), "{said}");
+}
+
+#[test]
+fn a_proxy_is_found_wherever_its_control_server_listens() {
+    let scene = Scene::new();
+    let mut serve = Running::start(&scene, &["serve", "--stdio", "--control", "127.0.0.1:0"]);
+    serve.ask(1, "initialize", &hello());
+    let running = scene.rows(&["upstreams", "--json"]);
+    assert!(
+        !column(&running, "state").contains(&"not_running"),
+        "{running:?}"
+    );
+    serve.ended();
+    assert_eq!(
+        std::fs::read_dir(scene.data_dir().join("control"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn the_token_goes_to_nobody_but_a_proxy_that_runs() {
+    let scene = Scene::new();
+    let mut serve = scene.serve();
+    let files = || {
+        std::fs::read_dir(scene.data_dir().join("control"))
+            .unwrap()
+            .count()
+    };
+    assert_eq!(files(), 1);
+    // Its end is so sudden that it removes nothing, and somebody else takes its port.
+    serve.child.kill().unwrap();
+    serve.child.wait().unwrap();
+    assert_eq!(files(), 1);
+    let imitator = TcpListener::bind(scene.control).unwrap();
+    let rows = scene.rows(&["upstreams", "--json"]);
+    assert_eq!(column(&rows, "state"), ["not_running"; 3]);
+    imitator.set_nonblocking(true).unwrap();
+    let asked = imitator.accept().unwrap_err();
+    assert_eq!(asked.kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(files(), 0);
 }

@@ -1,6 +1,6 @@
 //! The program as its users see it: what it prints where, and its exit codes.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -637,4 +637,131 @@ fn help_names_the_commands_of_users_alone() {
         assert!(text.contains(&format!("\n  {command} ")), "{text}");
     }
     assert!(!text.contains("__"), "{text}");
+}
+
+#[test]
+fn with_a_json_log_every_line_of_a_server_is_json() {
+    let directory = temporary();
+    let file = format!(
+        "logging.format = '${{LOG_FORMAT}}'\nlogging.level = 'debug'\ndata_dir = 'data'\n\
+         [upstreams.notes]\ncommand = ['{PROGRAM}', '__demo-server', 'notes']\n\
+         [upstreams.gone]\ncommand = 'no-such-program'\n"
+    );
+    std::fs::write(directory.path().join("riglm.toml"), file).unwrap();
+    let mut server = Command::new(PROGRAM)
+        .args([
+            "serve",
+            "--listen",
+            "localhost:0",
+            "--control",
+            "127.0.0.1:0",
+        ])
+        .current_dir(directory.path())
+        .env_clear()
+        .env("HOME", directory.path())
+        .env("LOG_FORMAT", "json")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let (mut n_lines, mut messages) = (0, String::new());
+    for line in lines {
+        let line = line.unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).expect(&line);
+        let message = event["fields"]["message"].as_str().unwrap_or_default();
+        messages.push_str(message);
+        messages.push('\n');
+        n_lines += 1;
+        // It is the last note of the start.
+        if message.starts_with("upstreams: ") {
+            let pid = server.id().to_string();
+            Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        }
+        assert!(n_lines < 10_000, "{messages}");
+    }
+    assert_eq!(server.wait().unwrap().code(), Some(0), "{messages}");
+    for note in [
+        "listening on http://",
+        "control API on http://",
+        "upstreams: gone",
+    ] {
+        assert!(messages.contains(note), "{note}: {messages}");
+    }
+}
+
+#[test]
+fn a_configuration_file_may_have_a_name_that_is_not_unicode() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let directory = temporary();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9.toml");
+    // Some file systems have no such names.
+    if std::fs::write(directory.path().join(name), "upstream.url = 'http://a'").is_err() {
+        return;
+    }
+    let output = Command::new(PROGRAM)
+        .args(["config", "check", "--json", "--config"])
+        .arg(name)
+        .current_dir(directory.path())
+        .env_clear()
+        .env("HOME", directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(told["file"], "caf\u{fffd}.toml");
+}
+
+#[test]
+fn a_login_without_upstreams_is_told_what_helps() {
+    let directory = temporary();
+    let output = riglm(directory.path(), &["login", "x"], "");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("section upstream or upstreams.NAME"),
+        "{said}"
+    );
+    assert!(!said.contains("--upstream"), "{said}");
+}
+
+#[test]
+fn a_server_names_all_upstreams_that_it_cannot_use() {
+    let directory = temporary();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--control", "off"];
+    let upstreams = ["--upstream", "ftp://a", "--upstream", "ftp://b"];
+    let output = riglm(directory.path(), &[&serve[..], &upstreams].concat(), "");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    for name in ["failed to use upstream a: ", "failed to use upstream b: "] {
+        assert_eq!(
+            stderr(&output).matches(name).count(),
+            1,
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn lists_say_why_there_are_none() {
+    let directory = temporary();
+    let session = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+        r#""capabilities":{},"clientInfo":{"name":"tester","version":"7"}}}"#,
+        "\n",
+    );
+    let places = ["--data-dir", "data"];
+    let serve = ["serve", "--stdio", "--control", "off"];
+    let server = ["--", PROGRAM, "__demo-server", "notes"];
+    let first = riglm(
+        directory.path(),
+        &[&serve[..], &places, &server].concat(),
+        session,
+    );
+    assert_eq!(first.status.code(), Some(0), "{}", stderr(&first));
+    let lists = riglm(directory.path(), &[&["lists"][..], &places].concat(), "");
+    assert_eq!(stdout(&lists), "no lists are recorded\n");
+    let said = stderr(&lists);
+    assert!(said.contains("filtering.strategy is none"), "{said}");
 }

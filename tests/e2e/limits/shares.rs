@@ -225,6 +225,40 @@ async fn who_is_alone_may_have_all_places() {
 }
 
 #[tokio::test]
+async fn places_are_shared_from_when_on_a_second_principal_has_a_key() {
+    let data = TempDir::new().unwrap();
+    let alone = "[limits]\nin_flight = 8\n[auth.keys]\nann = \"key-of-ann-0123456789\"\n";
+    let riglm = serve(data.path(), alone).await;
+    let ann = connected(&riglm, Some("ann"), "a").await;
+    let both = format!("{alone}bob = \"key-of-bob-0123456789\"\n");
+    std::fs::write(data.path().join("test.toml"), both).unwrap();
+    until_let_in(&riglm, "bob").await;
+    for id in 0..8 {
+        ann.send(&call(&id.to_string(), "hang", "{}")).await;
+    }
+    assert_eq!(n_refused(&ann), 4);
+    let refused = ann.request(&call("8", "echo", "{}")).await;
+    assert!(
+        refused.text.contains("limits.principal_share"),
+        "{}",
+        refused.text
+    );
+    assert_served(&riglm, "b").await;
+}
+
+/// Waits until the key of a principal lets it in.
+async fn until_let_in(riglm: &Riglm, principal: &str) {
+    let started = Instant::now();
+    let client = riglm.client(Answers::default());
+    let bearer = format!("Bearer key-of-{principal}-0123456789");
+    client.set_header("authorization", &bearer);
+    while client.send(&initialize("0", "2025-11-25")).await.status == 401 {
+        assert!(started.elapsed() < SOON, "{principal} is not let in");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_principal_has_half_of_the_sessions_and_processes() {
     let data = TempDir::new().unwrap();
     let toml = format!(

@@ -229,17 +229,34 @@ macro_rules! filtered {
     ($filter:expr, $statement:ident) => {
         if ($filter.upstream.is_none() && $filter.since.is_none() && $filter.state.is_none()) {
             by_index!($filter, $statement, "", "")
+        } else if $filter.state == Some(CallState::InFlight) {
+            // Few calls are in flight. Without being told so, SQLite takes the index that has the
+            // order of the rows, which leads past all calls that ended.
+            $statement!(
+                "INDEXED BY invocations_open
+                WHERE outcome IS NULL
+                AND (?1 ->> 0 IS NULL OR session = unhex(?1 ->> 0, '-'))
+                AND (?1 ->> 1 IS NULL OR tool = ?1 ->> 1)
+                AND id >= coalesce(unhex(?1 ->> 3, '-'), x'')
+                AND (?1 ->> 4 IS NULL OR upstream = ?1 ->> 4)",
+                "WHERE outcome IS NULL
+                AND ($1::jsonb ->> 0 IS NULL OR session = ($1::jsonb ->> 0)::uuid)
+                AND ($1::jsonb ->> 1 IS NULL OR tool = $1::jsonb ->> 1)
+                AND id >= coalesce(
+                    ($1::jsonb ->> 3)::uuid, '00000000-0000-0000-0000-000000000000')
+                AND ($1::jsonb ->> 4 IS NULL OR upstream = $1::jsonb ->> 4)"
+            )
         } else {
             by_index!(
                 $filter,
                 $statement,
                 " AND id >= coalesce(unhex(?1 ->> 3, '-'), x'')
                 AND (?1 ->> 4 IS NULL OR upstream = ?1 ->> 4)
-                AND (?1 ->> 5 IS NULL OR coalesce(outcome, '') = ?1 ->> 5)",
+                AND (?1 ->> 5 IS NULL OR outcome = ?1 ->> 5)",
                 " AND id >= coalesce(
                     ($1::jsonb ->> 3)::uuid, '00000000-0000-0000-0000-000000000000')
                 AND ($1::jsonb ->> 4 IS NULL OR upstream = $1::jsonb ->> 4)
-                AND ($1::jsonb ->> 5 IS NULL OR coalesce(outcome, '') = $1::jsonb ->> 5)"
+                AND ($1::jsonb ->> 5 IS NULL OR outcome = $1::jsonb ->> 5)"
             )
         }
     };
@@ -285,7 +302,7 @@ macro_rules! by_index {
 }
 
 /// The parameter of a filtered statement: session, tool, limit, the first identifier, upstream, and the
-/// outcome, which is empty for calls in flight.
+/// outcome of calls that ended.
 #[derive(Serialize)]
 struct FilterParameter<'a>(
     Option<SessionId>,
@@ -304,9 +321,9 @@ impl<'a> FilterParameter<'a> {
             limit,
             filter.since.map(|since| InvocationId::new(since, [0; 10])),
             filter.upstream.as_ref(),
-            filter.state.map(|state| match state {
-                CallState::InFlight => "",
-                CallState::Ended(outcome) => outcome.as_str(),
+            filter.state.and_then(|state| match state {
+                CallState::InFlight => None,
+                CallState::Ended(outcome) => Some(outcome.as_str()),
             }),
         )
     }
@@ -554,6 +571,38 @@ impl From<PastRow> for PastCall {
             continues,
             context,
             outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, Row as _};
+
+    use super::*;
+    use crate::config::Durability;
+    use crate::database::Database;
+
+    #[tokio::test]
+    async fn calls_in_flight_are_found_without_those_that_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(dir.path().join("riglm.db"), Durability::Process);
+        let Database::Sqlite(database) = store.database().await.unwrap() else {
+            panic!("the store is in SQLite");
+        };
+        let filter = InvocationFilter {
+            state: Some(CallState::InFlight),
+            ..InvocationFilter::default()
+        };
+        for statement in [filtered!(filter, select_newest), filtered!(filter, count)] {
+            let explain = format!("EXPLAIN QUERY PLAN {}", statement.sqlite);
+            let steps = sqlx::query(AssertSqlSafe(explain))
+                .bind("[]")
+                .fetch_all(database.readers())
+                .await
+                .unwrap();
+            let first: String = steps[0].get("detail");
+            assert!(first.contains("invocations_open"), "{first}");
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Options of the commands that show calls, tools and upstreams.
 
+use std::net::SocketAddr;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use riglm_domain::id::{SessionId, UpstreamName};
 use riglm_domain::invocation::{CallState, Outcome};
 
 use super::{Moment, Places, StoreArgs};
+use crate::config::address;
 
 /// The name of the state of a call that has not ended.
 const IN_FLIGHT: &str = "in-flight";
@@ -129,4 +132,7 @@ pub struct UpstreamsArgs {
     /// Count calls of the last so many days
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
+    /// Ask the proxy whose control server listens on this address, instead of those of the data directory
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub control: Option<SocketAddr>,
 }

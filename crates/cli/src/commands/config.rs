@@ -59,7 +59,8 @@ fn check(arguments: &ConfigCheckArgs) -> anyhow::Result<()> {
         let upstreams: Vec<UpstreamName> = upstreams.unwrap_or_default();
         let json = serde_json::json!({
             "ok": errors.is_empty(),
-            "file": file,
+            // A path need not be Unicode.
+            "file": file.map(|file| file.display().to_string()),
             "upstreams": upstreams,
             "errors": errors.iter().map(|error| with_causes(error)).collect::<Vec<_>>(),
             "warnings": remarks,
@@ -89,12 +90,9 @@ fn remarks(loaded: &Loaded) -> Vec<String> {
 fn unusable_upstreams(config: &Config) -> Vec<ConfigError> {
     let upstreams = config.upstreams().unwrap_or_default().iter();
     let unusable = upstreams.filter_map(|upstream| {
-        let name = upstream.name.clone();
-        let made = connector(name, &upstream.config, None, &config.data_dir);
-        made.err().map(|error| ConfigError::Upstream {
-            name: upstream.name.clone(),
-            reason: with_causes(&error),
-        })
+        let name = &upstream.name;
+        let made = connector(name.clone(), &upstream.config, None, &config.data_dir);
+        made.err().map(|error| ConfigError::unusable(name, &error))
     });
     unusable.collect()
 }

@@ -8,9 +8,11 @@ use http::StatusCode;
 use reqwest::header::HOST;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder};
+use riglm_adapters_http::ControlAddress;
 use riglm_adapters_storage::existing_control_token;
 use serde_json::Value;
 
+use crate::announcement;
 use crate::config::Config;
 
 /// How long an answer may take.
@@ -29,12 +31,16 @@ pub(super) enum Answer {
     Unknown(String),
 }
 
-/// Asks the proxies that run with this configuration for a path such as `/upstreams`.
-pub(super) async fn ask(config: &Config, path: &str) -> Answer {
-    let addresses = config.control.addresses();
-    if addresses.is_empty() {
-        return Answer::Unknown("the control server is off (control.address)".into());
-    }
+/// Asks proxies for a path such as `/upstreams`: the one whose control server listens on the address that
+/// is `named`, otherwise those that run on this machine with the data directory.
+pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) -> Answer {
+    let addresses = match named {
+        Some(address) => vec![address],
+        None => match announced(config) {
+            Ok(addresses) => addresses,
+            Err(answer) => return answer,
+        },
+    };
     let token = match token(config) {
         Ok(token) => token,
         Err(answer) => return answer,
@@ -54,6 +60,27 @@ pub(super) async fn ask(config: &Config, path: &str) -> Answer {
         .into_iter()
         .map(|address| ask_one(&client, reachable(address), &token, path));
     joined(join_all(asked).await)
+}
+
+/// Returns where the control servers of the data directory listen, at least one.
+fn announced(config: &Config) -> Result<Vec<SocketAddr>, Answer> {
+    let data_dir = config.data_dir.display();
+    let addresses = announcement::addresses(&config.data_dir).map_err(|error| {
+        Answer::Unknown(format!(
+            "the control servers in {data_dir} cannot be read: {error}"
+        ))
+    })?;
+    if !addresses.is_empty() {
+        return Ok(addresses);
+    }
+    Err(if config.control.address == ControlAddress::Off {
+        Answer::Unknown("the control server is off (control.address)".into())
+    } else {
+        Answer::NotRunning(format!(
+            "no control server runs on this machine with the data directory {data_dir} (another one is \
+             asked with --control ADDRESS)"
+        ))
+    })
 }
 
 /// Returns what all proxies say, or else what keeps one of them from saying it.
@@ -85,14 +112,14 @@ async fn ask_one(client: &Client, address: SocketAddr, token: &str, path: &str) 
     let health = match answered(get("/health")).await {
         Ok((_, health)) => health,
         Err(error) if error.is_connect() => {
-            return Answer::NotRunning(format!("nothing listens on {address} (control.address)"));
+            return Answer::NotRunning(format!("nothing listens on {address}"));
         }
         Err(error) => return Answer::Unknown(format!("{address} cannot be asked: {error}")),
     };
     let is_control = health
         .is_some_and(|health| health["version"].is_string() && health["upstreams"].is_object());
     if !is_control {
-        let reason = format!("what listens on {address} (control.address) is no riglm");
+        let reason = format!("what listens on {address} is no riglm");
         return Answer::NotRunning(reason);
     }
     match answered(get(path).bearer_auth(token)).await {

@@ -13,8 +13,9 @@ use crate::output::{note, print, printable};
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError::UnknownUpstream`] for a name that is not configured, and what kept the
-/// login from coming to its end.
+/// Returns [`ConfigError::UnknownUpstream`] for a name that is not configured,
+/// [`ConfigError::NothingToLogInTo`] where there is no name at all, and what kept the login from coming
+/// to its end.
 pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Result<()> {
     let Upstream { name, config: how } = find(config, &arguments.upstream)?;
     login(name, how, &config.data_dir, |address| {
@@ -38,7 +39,8 @@ pub(super) async fn run(config: &Config, arguments: &LoginArgs) -> anyhow::Resul
 }
 
 fn find<'a>(config: &'a Config, name: &str) -> Result<&'a Upstream, ConfigError> {
-    let upstreams = config.upstreams()?;
+    // Those of a command line are no help here: it takes none.
+    let upstreams = (config.upstreams()).map_err(|_| ConfigError::NothingToLogInTo)?;
     let known = |upstream: &Upstream| upstream.name.as_str().to_owned();
     upstreams
         .iter()

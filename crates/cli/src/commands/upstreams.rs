@@ -36,7 +36,7 @@ pub(super) async fn run(config: &Config, arguments: &UpstreamsArgs) -> anyhow::R
             None
         }
     };
-    let answer = ask(config, "/upstreams").await;
+    let answer = ask(config, arguments.control, "/upstreams").await;
     let configured = config.upstreams().unwrap_or_default().iter();
     let configured: Vec<(UpstreamName, Transport)> = configured
         .map(|upstream| (upstream.name.clone(), upstream.config.transport()))

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -35,6 +36,7 @@ use super::keys::Keys;
 use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::{Sources, Telemetry};
+use crate::announcement::Announcement;
 use crate::config::Config;
 
 /// What the control server tells of.
@@ -201,7 +203,7 @@ pub(super) async fn start_control(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<Option<SocketAddr>> {
-    let Some(listener) = listen(control).await? else {
+    let Some(listener) = listen(&control.addresses()).await? else {
         return Ok(None);
     };
     let address = listener.local_addr();
@@ -211,24 +213,70 @@ pub(super) async fn start_control(
     Ok(Some(address))
 }
 
-/// Listens on the first address of the control server that is free. Where all of several are in use there
-/// is no control server; the proxy is worth more.
-async fn listen(control: &ControlConfig) -> anyhow::Result<Option<TcpListener>> {
-    let addresses = control.addresses();
-    for address in &addresses {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return Ok(Some(listener)),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && addresses.len() > 1 => {}
-            Err(error) => {
-                return Err(error).with_context(|| format!("failed to listen on {address}"));
-            }
+/// Says in the data directory where the control server listens, for commands that ask it.
+pub(super) fn announce(data_dir: &Path, address: SocketAddr) -> Option<Announcement> {
+    match Announcement::new(data_dir, address) {
+        Ok(announcement) => Some(announcement),
+        Err(error) => {
+            tracing::warn!(
+                "commands such as `riglm upstreams` find this proxy with --control {address} alone: \
+                 where its control server listens cannot be written to {}: {error}",
+                data_dir.display()
+            );
+            None
         }
     }
-    if let [first, .., last] = addresses.as_slice() {
-        tracing::warn!(
-            "no control server: {first} and all ports to {} are in use",
-            last.port()
-        );
+}
+
+/// Listens on the first of these addresses that can be had. Where none of several can be had, which nobody
+/// chose, there is no control server; the proxy is worth more.
+async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Option<TcpListener>> {
+    let mut refused = None;
+    for address in addresses {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(Some(listener)),
+            // What is in use says less than any other reason.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && refused.is_some() => {}
+            Err(error) => refused = Some((address, error)),
+        }
     }
+    let (Some((address, error)), [first, others @ ..]) = (refused, addresses) else {
+        return Ok(None);
+    };
+    let Some(last) = others.last() else {
+        return Err(error).with_context(|| format!("failed to listen on {address}"));
+    };
+    tracing::warn!(
+        "no control server: none of {first} and the ports to {} can be had: {address}: {error}",
+        last.port()
+    );
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An address of documentation, which no machine has.
+    fn absent(port: u16) -> SocketAddr {
+        ([192, 0, 2, 1], port).into()
+    }
+
+    #[tokio::test]
+    async fn addresses_that_nobody_chose_keep_no_proxy_from_starting() {
+        let several = [absent(1), absent(2)];
+        assert!(listen(&several).await.unwrap().is_none());
+        assert!(listen(&[]).await.unwrap().is_none());
+        let error = listen(&several[..1]).await.unwrap_err();
+        assert_eq!(error.to_string(), "failed to listen on 192.0.2.1:1");
+    }
+
+    #[tokio::test]
+    async fn the_first_address_that_can_be_had_is_taken() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = taken.local_addr().unwrap();
+        let free = ([127, 0, 0, 1], 0).into();
+        let found = listen(&[taken, absent(1), free]).await.unwrap();
+        assert!(found.unwrap().local_addr().unwrap().ip().is_loopback());
+    }
 }

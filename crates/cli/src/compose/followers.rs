@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::learning::next_tools_options;
 use super::lists::{forbidden_names, options, profile_options};
 use super::upstreams::Upstreams;
-use crate::config::Config;
+use crate::config::{Config, Downstream};
 use crate::telemetry;
 
 /// What of a running proxy follows its configuration.
@@ -47,6 +47,8 @@ impl Followers {
         if before.logging.level != now.logging.level {
             telemetry::set_level(now.logging.level);
         }
+        // Before the keys: who comes with a new one finds that places are shared by then.
+        expect_principals(&self.proxy, now);
         self.keys.follow(now);
         if before.limits != now.limits {
             self.proxy.set_limits(now.limits.clone());
@@ -99,6 +101,14 @@ impl Followers {
             .collect();
         tracing::info!("the upstreams changed; they are now: {}", names.join(", "));
         self.proxy.replace_upstreams(upstreams);
+    }
+}
+
+/// Tells the proxy how many principals its clients may be. Over standard input and output there is one,
+/// whatever keys there are.
+pub(super) fn expect_principals(proxy: &Proxy, config: &Config) {
+    if config.downstream == Downstream::Http {
+        proxy.expect_principals(config.keys.n_principals());
     }
 }
 

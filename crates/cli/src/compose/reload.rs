@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use anyhow::Context as _;
 use riglm_app::proxy::Upstream;
 use riglm_app::settings::{SettingsTrail, SettingsView};
 use sha2::{Digest as _, Sha256};
@@ -82,7 +83,7 @@ impl Live {
                 () = asked.notified() => watch.note(),
             }
             let mut state = self.state.lock().await;
-            if let Err(error) = self.reload(&mut state) {
+            if let Err(error) = self.reload(&mut state).await {
                 tracing::error!(
                     "the configuration is not changed, since it cannot be used: {error:#}"
                 );
@@ -91,14 +92,14 @@ impl Live {
     }
 
     /// Loads the configuration and puts it into use, as far as it can change.
-    pub(super) fn reload(&self, state: &mut State) -> anyhow::Result<()> {
+    pub(super) async fn reload(&self, state: &mut State) -> anyhow::Result<()> {
         // Where what is tuned was of no use at the start, it holds nothing up now.
         let tuning = if state.loaded.ignored.is_some() {
             TuningUse::IfSound
         } else {
             TuningUse::Stored
         };
-        let loaded = self.source.load(tuning)?;
+        let loaded = self.load(tuning).await?;
         if let Some(reason) = &loaded.ignored {
             warn_of_ignored(reason);
         }
@@ -113,6 +114,16 @@ impl Live {
         let candidate = self.candidate(loaded, state)?;
         self.put(candidate, state);
         Ok(())
+    }
+
+    /// Loads the configuration on a thread that may be blocked: names of addresses are asked for, which
+    /// may take long.
+    pub(super) async fn load(&self, tuning: TuningUse) -> anyhow::Result<Loaded> {
+        let source = self.source.clone();
+        let loading = tokio::task::spawn_blocking(move || source.load(tuning));
+        Ok(loading
+            .await
+            .context("failed to load the configuration")??)
     }
 
     /// Checks a configuration against what stays.
@@ -130,6 +141,7 @@ impl Live {
     /// Puts a configuration into use.
     pub(super) fn put(&self, Candidate(next): Candidate, state: &mut State) {
         let tuned = state.loaded.tuned_differences(&next.loaded);
+        let are_keys_new = note_of_keys(&state.config, &next.config);
         self.followers.follow(&state.config, &next.config);
         let is_same = fingerprints(&next.upstreams) == fingerprints(&state.upstreams);
         if !is_same {
@@ -137,7 +149,7 @@ impl Live {
         }
         if !tuned.is_empty() {
             tracing::info!("the configuration changed: {}", tuned.join(", "));
-        } else if is_same {
+        } else if is_same && !are_keys_new {
             tracing::info!("the configuration was loaded again; nothing in it takes effect now");
         }
         let view = Arc::new(view_of(&self.started_with, &next.loaded));
@@ -149,6 +161,18 @@ impl Live {
     pub(super) fn view(&self) -> Arc<SettingsView> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Says whose keys are others now; returns whether there are such.
+fn note_of_keys(before: &Config, now: &Config) -> bool {
+    let (of_clients, of_operators) = (before.keys != now.keys, before.control != now.control);
+    if of_clients {
+        tracing::info!("the keys of clients changed");
+    }
+    if of_operators {
+        tracing::info!("the keys of operators changed");
+    }
+    of_clients || of_operators
 }
 
 /// Says that what was tuned is of no use.

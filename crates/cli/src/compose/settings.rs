@@ -45,7 +45,7 @@ impl Live {
         let mut state = self.state.lock().await;
         let file = TuningFile::of(&self.started_with.config.data_dir);
         let lock = self.locked(&file).await?;
-        self.catch_up(&file, &mut state);
+        self.catch_up(&file, &mut state).await;
         if !expected.has(&self.view().tag) {
             return Err(SettingsError::Stale);
         }
@@ -56,7 +56,7 @@ impl Live {
             version: before.version.saturating_add(1),
             tuning,
         };
-        let candidate = self.proposed(&document, &state)?;
+        let candidate = self.proposed(&document, &state).await?;
         let prepared = prepared(&file, document.clone(), lock).await?;
         self.trail
             .note(actor, &before.tuning, &document.tuning)
@@ -68,33 +68,33 @@ impl Live {
     }
 
     /// Takes over what another process tuned a moment ago.
-    fn catch_up(&self, file: &TuningFile, state: &mut State) {
+    async fn catch_up(&self, file: &TuningFile, state: &mut State) {
         let is_same = match file.read() {
             Ok(document) => document == state.loaded.tuning,
             // What cannot be read is replaced.
             Err(_) => true,
         };
-        if !is_same && let Err(error) = self.reload(state) {
+        if !is_same && let Err(error) = self.reload(state).await {
             tracing::error!("what another process tuned cannot be used: {error:#}");
         }
     }
 
     /// Checks what is to be tuned, as a part of the whole configuration.
-    fn proposed(
+    async fn proposed(
         &self,
         document: &TuningDocument,
         state: &State,
     ) -> Result<Candidate, SettingsError> {
-        let with = |document: TuningDocument| {
-            let loaded = self.source.load(TuningUse::Proposed(document))?;
+        let with = async |document: TuningDocument| {
+            let loaded = self.load(TuningUse::Proposed(document)).await?;
             self.candidate(loaded, state)
         };
-        let error = match with(document.clone()) {
+        let error = match with(document.clone()).await {
             Ok(candidate) => return Ok(candidate),
             Err(error) => error,
         };
         // The file may have become wrong since it was put into use, which no tuning is to blame for.
-        if with(state.loaded.tuning.clone()).is_err() {
+        if with(state.loaded.tuning.clone()).await.is_err() {
             return Err(SettingsError::Unusable(format!("{error:#}")));
         }
         Err(match error.downcast::<ConfigError>() {

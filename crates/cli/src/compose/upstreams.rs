@@ -17,7 +17,7 @@ use riglm_ports::upstream::UpstreamConnector;
 
 use super::fingerprint::Fingerprints;
 use super::telemetry::Telemetry;
-use crate::config;
+use crate::config::{self, ConfigError};
 
 /// Makes upstreams from their configuration.
 #[derive(Debug)]
@@ -62,12 +62,12 @@ impl Upstreams {
     ///
     /// # Errors
     ///
-    /// Returns which one cannot be used, and why.
+    /// Returns which ones cannot be used, and why.
     pub(crate) fn build(
         &self,
         configured: &[config::Upstream],
         current: &[Upstream],
-    ) -> anyhow::Result<Vec<Upstream>> {
+    ) -> Result<Vec<Upstream>, ConfigError> {
         let make = |configured: &config::Upstream| {
             let fingerprint = self.fingerprints.of(configured);
             let known = current
@@ -78,13 +78,28 @@ impl Upstreams {
                 None => self.make(configured, fingerprint),
             }
         };
-        configured.iter().map(make).collect()
+        let (mut usable, mut unusable) = (Vec::new(), Vec::new());
+        for upstream in configured.iter().map(make) {
+            match upstream {
+                Ok(upstream) => usable.push(upstream),
+                Err(error) => unusable.push(error),
+            }
+        }
+        if unusable.is_empty() {
+            Ok(usable)
+        } else {
+            Err(ConfigError::all(unusable))
+        }
     }
 
-    fn make(&self, configured: &config::Upstream, fingerprint: String) -> anyhow::Result<Upstream> {
+    fn make(
+        &self,
+        configured: &config::Upstream,
+        fingerprint: String,
+    ) -> Result<Upstream, ConfigError> {
         let config::Upstream { name, config } = configured;
         let transport = connector(name.clone(), config, self.guard.clone(), &self.data_dir)
-            .with_context(|| format!("failed to use upstream {name}"))?;
+            .map_err(|error| ConfigError::unusable(name, &error))?;
         let connector: Arc<dyn UpstreamConnector> = match config.isolation {
             Isolation::PerSession => transport,
             Isolation::Shared => {
@@ -181,10 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_cannot_be_used_is_named() {
+    fn all_upstreams_that_cannot_be_used_are_named() {
         let upstreams = upstreams();
-        let wrong = [configured("files", r#"{"url":"ftp://a"}"#)];
-        let error = upstreams.build(&wrong, &[]).unwrap_err();
-        assert!(format!("{error:#}").starts_with("failed to use upstream files: "));
+        let wrong = ["files", "more"].map(|name| configured(name, r#"{"url":"ftp://a"}"#));
+        let error = upstreams.build(&wrong, &[]).unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), 2, "{error}");
+        assert!(
+            lines[0].starts_with("failed to use upstream files: "),
+            "{error}"
+        );
+        assert!(
+            lines[1].starts_with("failed to use upstream more: "),
+            "{error}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use config::{Map, Value, ValueKind};
 
-use super::ConfigError;
+use super::{ConfigError, Wrong};
 
 /// How the variables begin that are part of the configuration.
 const PREFIX: &str = "RIGLM__";
@@ -65,17 +65,11 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the part of the configuration that the variables make up; `file` gives the
-    /// spelling of names.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ConfigError::Value`] when one variable sets a key and another a part of it.
-    pub(super) fn layer(
-        &self,
-        file: &Map<String, Value>,
-    ) -> Result<Map<String, Value>, ConfigError> {
+    /// Returns the part of the configuration that the variables make up, and what is wrong where one
+    /// variable sets a key and another a part of it; `file` gives the spelling of names.
+    pub(super) fn layer(&self, file: &Map<String, Value>) -> (Map<String, Value>, Vec<Wrong>) {
         let mut layer = Map::new();
+        let mut wrong = Vec::new();
         for (name, value) in &self.0 {
             let Some(key) = name.strip_prefix(PREFIX) else {
                 continue;
@@ -84,14 +78,15 @@ impl Environment {
             let path = spelled(key, file);
             let value = Value::new(Some(&origin), parsed(value, &origin));
             if !insert(&mut layer, &path, value) {
-                return Err(ConfigError::Value {
+                let error = ConfigError::Value {
                     origin,
                     key: path.join("."),
                     reason: "another variable sets a part of this key".into(),
-                });
+                };
+                wrong.push(Wrong { path, error });
             }
         }
-        Ok(layer)
+        (layer, wrong)
     }
 }
 
@@ -243,9 +238,9 @@ mod tests {
     fn a_key_and_a_part_of_it_contradict_each_other() {
         let environment =
             Environment::from_iter([("RIGLM__UPSTREAM", "x"), ("RIGLM__UPSTREAM__URL", "y")]);
-        let error = environment.layer(&Map::new()).unwrap_err();
+        let (_, wrong) = environment.layer(&Map::new());
         assert_eq!(
-            error.to_string(),
+            wrong[0].error.to_string(),
             "environment variable RIGLM__UPSTREAM__URL: upstream.url: another variable sets a part of this key"
         );
     }

@@ -1,8 +1,17 @@
 //! What is wrong with a configuration, said so that it can be put right.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use riglm_domain::id::UpstreamName;
+
+/// A value that cannot be used, and why. What else is wrong is found without it.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// The path of the value.
+    pub(super) path: Vec<String>,
+    pub(super) error: ConfigError,
+}
 
 /// Why there is no usable configuration. Every variant ends the process with exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +98,11 @@ pub enum ConfigError {
         "no upstream is configured: name one with --upstream URL, with -- COMMAND, or in section upstream of a configuration file"
     )]
     NoUpstream,
+    /// There is no upstream to log in to.
+    #[error(
+        "no upstream is configured: name one in section upstream or upstreams.NAME of a configuration file"
+    )]
+    NothingToLogInTo,
     /// There is no upstream of this name.
     #[error("no upstream is named {name:?}: known are {}", known.join(", "))]
     UnknownUpstream {
@@ -128,6 +142,26 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Returns the path of the key that has a wrong value, where it is about one.
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::VariableNotSet { key, .. }
+            | Self::Reference { key, .. }
+            | Self::Value { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Returns that an upstream cannot be used, with all of why.
+    pub(crate) fn unusable(name: &UpstreamName, why: &(dyn Error + 'static)) -> Self {
+        let causes = std::iter::successors(Some(why), |error| (*error).source());
+        let texts: Vec<String> = causes.map(ToString::to_string).collect();
+        Self::Upstream {
+            name: name.clone(),
+            reason: texts.join(": "),
+        }
+    }
+
     /// Returns the errors that this one consists of.
     #[must_use]
     pub fn parts(self) -> Vec<Self> {

@@ -6,7 +6,7 @@ use config::{FileFormat, Map, Source, Value, ValueKind};
 
 use super::interpolation::{InterpolationError, interpolated};
 use super::tree::join;
-use super::{ConfigError, Environment, Surroundings};
+use super::{ConfigError, Environment, Surroundings, Wrong};
 
 /// The names that are looked for, in this order.
 const NAMES: [&str; 3] = ["riglm.toml", "riglm.yaml", "riglm.yml"];
@@ -83,59 +83,82 @@ impl ConfigFile {
         &self.values
     }
 
-    /// Returns what the file says, with references replaced by their values.
+    /// Returns values of the file with references replaced by what they stand for, and those whose
+    /// references stand for nothing, as they are written.
     pub(super) fn completed(
         &self,
+        mut values: Map<String, Value>,
         environment: &Environment,
-    ) -> Result<Map<String, Value>, ConfigError> {
-        let mut values = self.values.clone();
+    ) -> (Map<String, Value>, Vec<Wrong>) {
         let mut wrong = Vec::new();
         for (key, value) in &mut values {
-            self.complete(key, value, environment, &mut wrong);
-        }
-        if wrong.is_empty() {
-            return Ok(values);
+            let place = Place {
+                key: key.clone(),
+                path: vec![key.clone()],
+            };
+            self.complete(&place, value, environment, &mut wrong);
         }
         // Tables have no order of their own.
-        wrong.sort_by_key(ToString::to_string);
-        Err(ConfigError::all(wrong))
+        wrong.sort_by_key(|wrong| wrong.error.to_string());
+        (values, wrong)
     }
 
     fn complete(
         &self,
-        key: &str,
+        place: &Place,
         value: &mut Value,
         environment: &Environment,
-        wrong: &mut Vec<ConfigError>,
+        wrong: &mut Vec<Wrong>,
     ) {
         match &mut value.kind {
-            ValueKind::String(text) => match interpolated(text, environment) {
-                Ok(completed) => *text = completed,
-                Err(InterpolationError::NotSet(variable)) => {
-                    wrong.push(ConfigError::VariableNotSet {
-                        path: self.path.clone(),
-                        key: key.into(),
+            ValueKind::String(text) => {
+                let (path, key) = (self.path.clone(), place.key.clone());
+                let error = match interpolated(text, environment) {
+                    Ok(completed) => {
+                        *text = completed;
+                        return;
+                    }
+                    Err(InterpolationError::NotSet(variable)) => ConfigError::VariableNotSet {
+                        path,
+                        key,
                         variable,
-                    });
-                }
-                Err(InterpolationError::Malformed) => wrong.push(ConfigError::Reference {
-                    path: self.path.clone(),
-                    key: key.into(),
-                }),
-            },
+                    },
+                    Err(InterpolationError::Malformed) => ConfigError::Reference { path, key },
+                };
+                wrong.push(Wrong {
+                    path: place.path.clone(),
+                    error,
+                });
+            }
             ValueKind::Table(table) => {
                 for (part, value) in table {
-                    self.complete(&join(key, part), value, environment, wrong);
+                    let place = Place {
+                        key: join(&place.key, part),
+                        path: [place.path.as_slice(), std::slice::from_ref(part)].concat(),
+                    };
+                    self.complete(&place, value, environment, wrong);
                 }
             }
             ValueKind::Array(items) => {
                 for (position, value) in items.iter_mut().enumerate() {
-                    self.complete(&format!("{key}[{position}]"), value, environment, wrong);
+                    let place = Place {
+                        key: format!("{}[{position}]", place.key),
+                        path: place.path.clone(),
+                    };
+                    self.complete(&place, value, environment, wrong);
                 }
             }
             _ => {}
         }
     }
+}
+
+/// Where a value stands.
+struct Place {
+    /// Its path as people are told it.
+    key: String,
+    /// Its path in the tree, or that of the list that it is a part of.
+    path: Vec<String>,
 }
 
 /// Returns the table with every value marked as coming from `origin`. Keys without a value, which

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{Map, Source, Value, ValueKind};
-use riglm_adapters_http::{ControlConfig, Scope};
+use riglm_adapters_http::ControlConfig;
 use riglm_adapters_prediction::ProfileConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
@@ -14,13 +14,12 @@ use validator::{Validate, ValidationErrors};
 use super::lenient::Lenient;
 use super::recommend::{Around, plans};
 use super::root::{ProfileSections, Sections};
-use super::spellings::usual;
 use super::tree::{is_secret, join, origin_of, without};
 use super::upstreams::all_upstreams;
 use super::validation::{Refusal, refusals};
 use super::{
     Config, ConfigError, ConfigSource, Downstream, KeyRing, Overrides, RerankBy, Surroundings,
-    TuningUse, overrides,
+    TuningUse, Wrong, overrides,
 };
 
 /// The most errors that are told at once.
@@ -36,24 +35,26 @@ pub fn load(overrides: &Overrides, surroundings: &Surroundings) -> Result<Config
     Ok(source.load(TuningUse::IfSound)?.config)
 }
 
-/// Reads and checks the values of all layers.
+/// Reads and checks the values of all layers. Of them, `wrong` are known not to be usable.
 pub(super) fn config_of(
     tree: &Map<String, Value>,
+    wrong: Vec<Wrong>,
     overrides: &Overrides,
     surroundings: &Surroundings,
 ) -> Result<Config, ConfigError> {
-    let (sections, wrong) = read(tree)?;
+    let (sections, wrong) = read(tree, wrong)?;
     checked(sections, wrong, tree, overrides, surroundings)
 }
 
-/// Returns the values of all layers; `file` is the lowest of them, `tuning` stands above it.
+/// Returns the values of all layers, and which of them cannot be used; `file` is the lowest of them,
+/// `tuning` stands above it.
 pub(super) fn merged(
     file: Map<String, Value>,
     tuning: Map<String, Value>,
     overrides: &Overrides,
     surroundings: &Surroundings,
-) -> Result<Map<String, Value>, ConfigError> {
-    let environment = surroundings.environment.layer(&file)?;
+) -> (Map<String, Value>, Vec<Wrong>) {
+    let (environment, wrong) = surroundings.environment.layer(&file);
     let mut lower = merge([file, tuning]);
     lower = merge([lower, environment]);
     if overrides.upstream.is_some() {
@@ -61,9 +62,7 @@ pub(super) fn merged(
         lower.remove("upstream");
         lower.remove("upstreams");
     }
-    let mut all = merge([lower, overrides.layer()]);
-    usual(&mut all)?;
-    Ok(all)
+    (merge([lower, overrides.layer()]), wrong)
 }
 
 /// One layer, as the crate `config` takes it.
@@ -95,10 +94,18 @@ pub(super) fn merge(layers: [Map<String, Value>; 2]) -> Map<String, Value> {
     }
 }
 
-/// Reads the sections. What cannot be read is left out, so that everything that is wrong is found.
-fn read(tree: &Map<String, Value>) -> Result<(Sections, Vec<ConfigError>), ConfigError> {
+/// Reads the sections. What is wrong and what cannot be read is left out, so that everything that is
+/// wrong is found.
+fn read(
+    tree: &Map<String, Value>,
+    known: Vec<Wrong>,
+) -> Result<(Sections, Vec<ConfigError>), ConfigError> {
     let mut readable = tree.clone();
-    let mut wrong: Vec<ConfigError> = Vec::new();
+    for Wrong { path, .. } in &known {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        without(&mut readable, &path);
+    }
+    let mut wrong: Vec<ConfigError> = known.into_iter().map(|wrong| wrong.error).collect();
     loop {
         let mut track = serde_path_to_error::Track::new();
         let reader = Lenient::new(readable.clone());
@@ -119,9 +126,8 @@ fn read(tree: &Map<String, Value>) -> Result<(Sections, Vec<ConfigError>), Confi
         let reason = plain_reason(&error.to_string(), is_secret(&parts));
         // What is missing because a part of it was left out above was told with that part.
         let below = format!("{named}.");
-        let follows = wrong.iter().any(
-            |error| matches!(error, ConfigError::Value { key, .. } if key.starts_with(&below)),
-        );
+        let follows =
+            (wrong.iter().filter_map(ConfigError::key)).any(|key| key.starts_with(&below));
         if !follows {
             wrong.push(value_error(tree, named.clone(), reason));
         }
@@ -185,11 +191,8 @@ fn ruled(
     };
     let is_known = |key: &str| {
         let below = format!("{key}.");
-        let names = |error: &ConfigError| match error {
-            ConfigError::Value { key: named, .. } => named == key || named.starts_with(&below),
-            _ => false,
-        };
-        wrong.iter().any(names)
+        (wrong.iter().filter_map(ConfigError::key))
+            .any(|named| named == key || named.starts_with(&below))
     };
     (refusals(&errors).into_iter())
         .map(|refusal| (with_name(refusal.key, sections), refusal.reason))
@@ -218,7 +221,10 @@ fn checked(
         }
     };
     wrong.extend(check_control(&sections.control, tree));
-    if let Some(keys) = &keys {
+    // Keys that were left out may be those that are asked for.
+    let mut named = wrong.iter().filter_map(ConfigError::key);
+    let are_known = !named.any(|key| key == "auth" || key.starts_with("auth."));
+    if let (Some(keys), true) = (&keys, are_known) {
         kept(check_address(&sections, keys, tree, overrides), &mut wrong);
     }
     // What compares keys with each other would say again what is wrong with one of them.
@@ -392,10 +398,6 @@ fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Vec<Conf
         let scopes = format!("control.keys.{name}.scopes");
         if key.scopes.is_empty() {
             let reason = "expected at least one of read, override and config";
-            refuse(scopes, reason.into());
-        } else if key.scopes.contains(&Scope::Data) {
-            let reason = "scope data is not used yet: no request asks for it, so that it would guard \
-                          nothing; leave it out";
             refuse(scopes, reason.into());
         }
     }

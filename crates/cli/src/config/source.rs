@@ -8,8 +8,11 @@ use super::file::ConfigFile;
 use super::leaves::Leaves;
 use super::load::{config_of, data_directory, merged};
 use super::show::shown_of;
+use super::spellings::{split_commands, usual};
 use super::tuning::TuningKeys;
-use super::{ConfigError, Loaded, LogFormat, Overrides, Surroundings, TuningDocument, TuningFile};
+use super::{
+    ConfigError, Loaded, LogFormat, Overrides, Surroundings, TuningDocument, TuningFile, Wrong,
+};
 
 /// Where a process gets its configuration from.
 #[derive(Clone, Debug)]
@@ -31,10 +34,20 @@ pub enum TuningUse {
 
 /// What the layers beside the tuning say.
 struct Layers {
-    as_written: Map<String, Value>,
-    completed: Map<String, Value>,
+    file: FileLayer,
     data_dir: Option<PathBuf>,
     keys: TuningKeys,
+}
+
+/// What a file says; nothing where there is none.
+#[derive(Default)]
+struct FileLayer {
+    /// With references to variables.
+    as_written: Map<String, Value>,
+    /// With what these stand for.
+    completed: Map<String, Value>,
+    /// What of it cannot be used.
+    wrong: Vec<Wrong>,
 }
 
 impl ConfigSource {
@@ -68,7 +81,7 @@ impl ConfigSource {
             (_, None) => Ok(TuningDocument::default()),
         };
         let version = document.as_ref().map_or(0, |document| document.version);
-        let loaded = document.and_then(|document| self.with(&layers, document));
+        let loaded = document.and_then(|document| self.with(layers, document));
         let error = match loaded {
             Err(error) if is_optional => error,
             loaded => return loaded,
@@ -78,7 +91,7 @@ impl ConfigSource {
             version,
             ..TuningDocument::default()
         };
-        let without = self.with(&layers, nothing)?;
+        let without = self.with(self.layers()?, nothing)?;
         Ok(Loaded {
             ignored: Some(error.to_string()),
             ..without
@@ -90,27 +103,23 @@ impl ConfigSource {
             overrides,
             surroundings,
         } = self;
-        let file = ConfigFile::find(overrides.file.as_deref(), surroundings)?;
-        let completed = match &file {
-            Some(file) => file.completed(&surroundings.environment)?,
-            None => Map::new(),
-        };
-        let tree = merged(completed.clone(), Map::new(), overrides, surroundings)?;
+        let file = self.file_layer()?;
+        let completed = file.completed.clone();
+        let (tree, _) = merged(completed, Map::new(), overrides, surroundings);
         let configured = tree.get("data_dir").and_then(|value| match &value.kind {
             ValueKind::String(text) => Some(PathBuf::from(text)),
             _ => None,
         });
         let data_dir = overrides.data_dir.clone().or(configured);
         Ok(Layers {
-            as_written: file.map_or_else(Map::new, |file| file.as_written().clone()),
-            completed,
+            file,
             // That there is none is said when everything is checked.
             data_dir: data_directory(data_dir, surroundings).ok(),
             keys: TuningKeys::of(&tree),
         })
     }
 
-    fn with(&self, layers: &Layers, document: TuningDocument) -> Result<Loaded, ConfigError> {
+    fn with(&self, layers: Layers, document: TuningDocument) -> Result<Loaded, ConfigError> {
         let Self {
             overrides,
             surroundings,
@@ -124,16 +133,50 @@ impl ConfigSource {
             reason: refusal.reason,
         })?;
         let all = |file: &Map<String, Value>| {
-            merged(file.clone(), document.layer(&path), overrides, surroundings)
+            let tuning = document.layer(&path);
+            let (mut tree, mut wrong) = merged(file.clone(), tuning, overrides, surroundings);
+            wrong.extend(usual(&mut tree));
+            (tree, wrong)
         };
-        let tree = all(&layers.completed)?;
+        let (tree, of_all) = all(&layers.file.completed);
+        let mut wrong = layers.file.wrong;
+        for one in of_all {
+            // What could not be taken apart in the file cannot be later either.
+            if wrong.iter().all(|known| known.path != one.path) {
+                wrong.push(one);
+            }
+        }
         Ok(Loaded {
-            config: config_of(&tree, overrides, surroundings)?,
-            shown: shown_of(&all(&layers.as_written)?),
+            config: config_of(&tree, wrong, overrides, surroundings)?,
+            shown: shown_of(&all(&layers.file.as_written).0),
             leaves: Leaves::of(&tree),
-            keys: layers.keys.clone(),
+            keys: layers.keys,
             tuning: document,
             ignored: None,
+        })
+    }
+
+    /// Returns what the file says.
+    fn file_layer(&self) -> Result<FileLayer, ConfigError> {
+        let environment = &self.surroundings.environment;
+        let file = ConfigFile::find(self.overrides.file.as_deref(), &self.surroundings)?;
+        let Some(file) = file else {
+            return Ok(FileLayer::default());
+        };
+        let mut as_written = file.as_written().clone();
+        // Before references are replaced: what stands for them must not be taken apart.
+        let (above, _) = environment.layer(&as_written);
+        let mut wrong = match self.overrides.upstream {
+            // It takes the place of those of the file.
+            Some(_) => Vec::new(),
+            None => split_commands(&mut as_written, &above),
+        };
+        let (completed, without_value) = file.completed(as_written.clone(), environment);
+        wrong.extend(without_value);
+        Ok(FileLayer {
+            as_written,
+            completed,
+            wrong,
         })
     }
 
@@ -141,11 +184,8 @@ impl ConfigSource {
     /// them has to be told in that form too.
     #[must_use]
     pub fn log_format(&self) -> LogFormat {
-        let variables = || {
-            let layer = self.surroundings.environment.layer(&Map::new());
-            layer.unwrap_or_default()
-        };
-        let tree = self.as_written().unwrap_or_else(|_| variables());
+        let file = self.file_layer().unwrap_or_default().completed;
+        let (tree, _) = merged(file, Map::new(), &self.overrides, &self.surroundings);
         let logging = tree.get("logging").map(|section| &section.kind);
         let format = match logging {
             Some(ValueKind::Table(section)) => section.get("format"),
@@ -163,8 +203,10 @@ impl ConfigSource {
             overrides,
             surroundings,
         } = self;
-        let file = ConfigFile::find(overrides.file.as_deref(), surroundings)?;
-        let as_written = file.map_or_else(Map::new, |file| file.as_written().clone());
-        merged(as_written, Map::new(), overrides, surroundings)
+        let as_written = self.file_layer()?.as_written;
+        let (mut tree, _) = merged(as_written, Map::new(), overrides, surroundings);
+        // What is wrong is shown as it is written.
+        usual(&mut tree);
+        Ok(tree)
     }
 }

@@ -12,7 +12,7 @@ use riglm_app::clock::SystemClock;
 use riglm_domain::id::InvocationId;
 use riglm_domain::invocation::{CallState, InvocationSummary};
 use riglm_domain::naming::prefixed;
-use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _};
+use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, StoreError};
 use riglm_ports::clock::Clock as _;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,6 +24,9 @@ use crate::output::{note, print_line, printable};
 
 /// How often the store is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// How long it is waited after the store could not be read.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How far back each look reaches: a call may become a row a moment after a later one, of another
 /// process that shares the database.
@@ -56,8 +59,28 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
     if !arguments.json && is_gone(print_line(&header()))? {
         return Ok(());
     }
-    let mut calls = followed.recorded(&store).await?;
+    let mut is_begun = false;
+    let mut was_said = false;
     loop {
+        let read = if is_begun {
+            followed.news(&store).await
+        } else {
+            followed.recorded(&store).await
+        };
+        let calls = match read {
+            Ok(calls) => calls,
+            Err(error) if may_pass(&error) => {
+                if !was_said {
+                    let text = format!("calls cannot be read, which is tried again: {error:#}");
+                    note(&printable(&text));
+                }
+                was_said = true;
+                tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        (is_begun, was_said) = (true, false);
         for call in &calls {
             let line = if arguments.json {
                 call_as_json(call).to_string()
@@ -69,8 +92,15 @@ async fn print_all(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()>
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        calls = followed.news(&store).await?;
     }
+}
+
+/// Returns whether what failed may be done later.
+fn may_pass(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(StoreError::Open { .. } | StoreError::Failed { .. })
+    )
 }
 
 /// Waits until something is recorded, and says so.
@@ -163,17 +193,19 @@ impl<'a> Followed<'a> {
 
     /// Returns the calls that are meant and that ended, or began, since the last look.
     async fn news(&mut self, store: &Store) -> anyhow::Result<Vec<InvocationSummary>> {
-        let mut calls = Vec::new();
-        if !self.open.is_empty() {
-            let open: Vec<InvocationId> = self.open.iter().copied().collect();
-            let read = store.calls_by_id(&open).await?;
-            let (over, open): (Vec<_>, Vec<_>) =
-                read.into_iter().partition(|call| call.end.is_some());
-            // A call that was removed meanwhile does not end any more.
-            self.open = open.iter().map(|call| call.invocation.id).collect();
-            calls = over;
-        }
-        calls.extend(self.see(store.invocations(&self.recent(), u32::MAX).await?));
+        let open: Vec<InvocationId> = self.open.iter().copied().collect();
+        let read = if open.is_empty() {
+            Vec::new()
+        } else {
+            store.calls_by_id(&open).await?
+        };
+        // Nothing is noted before all is read: what fails is done again.
+        let recent = store.invocations(&self.recent(), u32::MAX).await?;
+        let (mut calls, open): (Vec<_>, Vec<_>) =
+            read.into_iter().partition(|call| call.end.is_some());
+        // A call that was removed meanwhile does not end any more.
+        self.open = open.iter().map(|call| call.invocation.id).collect();
+        calls.extend(self.see(recent));
         calls.retain(|call| self.is_meant(call) && self.is_due(call));
         calls.sort_by_key(|call| call.invocation.id);
         let present = SystemClock.now().min(self.newest);
@@ -346,6 +378,18 @@ mod tests {
             .apply(&[opened(&earlier), closed(&earlier, Outcome::Ok)])
             .await;
         assert_positions(&followed.news(&scene.store).await.unwrap(), &[0]);
+    }
+
+    #[test]
+    fn a_database_that_does_not_answer_is_asked_again_and_one_that_is_wrong_is_not() {
+        let failed = StoreError::Failed {
+            operation: "read calls",
+            source: "connection reset".into(),
+        };
+        assert!(may_pass(&failed.into()));
+        let newer = StoreError::NewerSchema { found: 2, known: 1 };
+        assert!(!may_pass(&newer.into()));
+        assert!(!may_pass(&anyhow::anyhow!("anything else")));
     }
 
     #[tokio::test]

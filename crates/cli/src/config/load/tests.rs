@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Level, Upstream, UpstreamChoice};
+use crate::config::{Level, LogFormat, Upstream, UpstreamChoice};
 
 mod documents;
 mod refusals;
@@ -287,4 +287,75 @@ fn differences_are_named_by_their_keys() {
         before.differences(&toml(after).unwrap()),
         ["naming", "auth", "limits"]
     );
+}
+
+/// Returns the command of the only upstream.
+fn command(scene: &Scene) -> Vec<String> {
+    let config = scene.load().unwrap();
+    only(&config).config.command.clone().unwrap()
+}
+
+#[test]
+fn what_a_variable_holds_is_a_part_of_a_word_of_the_command() {
+    for value in [
+        r"ab\cd",
+        "a|b",
+        "x --allow-all",
+        "/home/my self",
+        "'\"",
+        "a${B}",
+    ] {
+        let text = "[upstream]\ncommand = \"server --token=${VALUE} '${VALUE}'\"\n";
+        let scene = scene("riglm.toml", text, &[("VALUE", value)]);
+        let token = format!("--token={value}");
+        assert_eq!(command(&scene), ["server", &token, value]);
+    }
+    let text = "upstream.command = \"server ${NONE:-a b} $${VALUE}\"\n";
+    let scene = scene("riglm.toml", text, &[("VALUE", "x")]);
+    assert_eq!(command(&scene), ["server", "a b", "${VALUE}"]);
+}
+
+#[test]
+fn a_command_with_arguments_of_its_own_is_a_program() {
+    let text = "[upstream]\ncommand = \"${HOME}/my server\"\nargs = [\"-v\", \"a b\"]\n";
+    let one = scene("riglm.toml", text, &[("HOME", "/h")]);
+    assert_eq!(command(&one), ["/h/my server", "-v", "a b"]);
+    let text = "[upstream]\ncommand = [\"npx\", \"-y\"]\nargs = [\"server\"]\n";
+    let list = scene("riglm.toml", text, &[]);
+    assert_eq!(command(&list), ["npx", "-y", "server"]);
+    let text = "upstream.command = \"/my server\"\n";
+    let above = scene("riglm.toml", text, &[("RIGLM__UPSTREAM__ARGS", "[\"x\"]")]);
+    assert_eq!(command(&above), ["/my server", "x"]);
+    let variable = scene("riglm.toml", "", &[("RIGLM__UPSTREAM__COMMAND", "a 'b c'")]);
+    assert_eq!(command(&variable), ["a", "b c"]);
+}
+
+#[test]
+fn addresses_of_a_file_may_have_names() {
+    let text = "listen.address = \"localhost:1\"\ncontrol.address = \"localhost:${PORT}\"\n";
+    let config = scene("riglm.toml", text, &[("PORT", "2")]).load().unwrap();
+    let ControlAddress::At(control) = config.control.address else {
+        panic!("no address");
+    };
+    for (address, port) in [(config.listen.address, 1), (control, 2)] {
+        assert!(
+            address.ip().is_loopback() && address.port() == port,
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn the_form_of_the_log_may_stand_in_a_variable() {
+    for (text, value, expected) in [
+        ("${LOG_FORMAT}", "json", LogFormat::Json),
+        ("${LOG_FORMAT:-json}", "pretty", LogFormat::Pretty),
+        ("${OTHER:-json}", "pretty", LogFormat::Json),
+    ] {
+        let text = format!("logging.format = \"{text}\"\n");
+        let scene = scene("riglm.toml", &text, &[("LOG_FORMAT", value)]);
+        let source = ConfigSource::new(Overrides::default(), scene.surroundings.clone());
+        assert_eq!(source.log_format(), expected, "{text}");
+        assert_eq!(scene.load().unwrap().logging.format, expected, "{text}");
+    }
 }

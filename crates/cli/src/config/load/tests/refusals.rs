@@ -263,7 +263,12 @@ fn profiles_and_keys_of_operators_are_checked() {
         (
             "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"all\"]\n",
             "riglm.toml: control.keys.page.scopes[0]: unknown variant `all`, expected one of \
-             `read`, `override`, `config`, `data`",
+             `read`, `override`, `config`",
+        ),
+        (
+            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"data\"]\n",
+            "riglm.toml: control.keys.page.scopes[0]: unknown variant `data`, expected one of \
+             `read`, `override`, `config`",
         ),
     ] {
         assert_eq!(toml_refusal(text), refusal);
@@ -615,4 +620,63 @@ fn as_many_predictors_as_are_kept_pass_and_that_of_everybody_is_none_of_them() {
     let searched = "[filtering]\nstrategy = \"denylist\"\ndeny = [\"a*\"]\n";
     let text = format!("{searched}{}", with_predictors("e", &sets[..1]));
     assert!(scene("riglm.toml", &text, &[]).load().is_ok());
+}
+
+#[test]
+fn a_command_that_is_meant_for_a_shell_is_refused_with_what_to_write() {
+    for (command, reason) in [
+        ("~/bin/server", "~ means something to a shell"),
+        ("A=b server", "A=... sets a variable in a shell"),
+        ("server | tee log", "| means something to a shell"),
+        ("server 'x", "the quote ' is not closed"),
+    ] {
+        let refusal = toml_refusal(&format!("upstream.command = \"{command}\"\n"));
+        let begin = format!("riglm.toml: upstream.command: {reason}");
+        assert!(refusal.starts_with(&begin), "{command}: {refusal}");
+        assert_eq!(refusal.lines().count(), 1, "{refusal}");
+    }
+    let refusal = toml_refusal("[upstream]\ncommand = \"~/x\"\nargs = []\n");
+    assert!(refusal.contains("~ means something"), "{refusal}");
+}
+
+#[test]
+fn a_wrong_spelling_and_a_variable_without_value_hide_nothing_else() {
+    let text = "[listen]\naddress = \"no.such.name.invalid:1\"\n\
+                [upstreams.a]\ncommand = \"x | y\"\n\
+                [upstreams.b]\nurl = \"http://${NONE}/\"\n\
+                [upstreams.c]\nargs = [\"x\"]\n\
+                [auth.keys]\nann = \"${NO_KEY}\"\n\
+                [limits]\nsessions = \"many\"\n";
+    let told = toml_refusal(text);
+    for wrong in [
+        "riglm.toml: listen.address: the name in no.such.name.invalid:1 cannot be resolved",
+        "riglm.toml: upstreams.a.command: | means something to a shell",
+        "riglm.toml: upstreams.b.url: environment variable NONE is not set",
+        "riglm.toml: upstreams.c.args: arguments need a command",
+        "riglm.toml: auth.keys.ann: environment variable NO_KEY is not set",
+        "riglm.toml: limits.sessions: invalid type",
+    ] {
+        assert_eq!(told.matches(wrong).count(), 1, "{wrong}: {told}");
+    }
+    assert_eq!(told.lines().count(), 6, "{told}");
+}
+
+#[test]
+fn keys_without_value_are_not_said_to_be_missing_as_well() {
+    let text = "[listen]\naddress = \"0.0.0.0:1\"\n[auth.keys]\nann = \"${NO_KEY}\"\n";
+    assert_eq!(
+        toml_refusal(text),
+        "riglm.toml: auth.keys.ann: environment variable NO_KEY is not set"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_shown_as_it_is_written() {
+    let text = "[upstream]\ncommand = \"x | y ${NONE}\"\n[logging]\nformat = \"json\"\n";
+    let scene = scene("riglm.toml", text, &[]);
+    let shown = crate::config::show(&Overrides::default(), &scene.surroundings).unwrap();
+    let command = shown.iter().find(|shown| shown.key == "upstream.command");
+    assert_eq!(command.unwrap().value, "x | y ${NONE}");
+    let source = ConfigSource::new(Overrides::default(), scene.surroundings.clone());
+    assert_eq!(source.log_format(), crate::config::LogFormat::Json);
 }

@@ -1,0 +1,153 @@
+//! Keys that are replaced while the proxy runs: those of clients, those of operators and the token of
+//! the control server.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use riglm_tests::answers::Answers;
+use riglm_tests::client::RawClient;
+use riglm_tests::messages::{initialize, request};
+use riglm_tests::plain_http;
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm};
+use tempfile::TempDir;
+use url::Url;
+
+use crate::odd_over_stdio;
+
+/// Far longer than a change takes to be noticed.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A proxy with a control server.
+struct Line {
+    riglm: Riglm,
+    control: Url,
+}
+
+async fn line(data: &Path, configuration: &str) -> Line {
+    let address = format!("127.0.0.1:{}", free_port());
+    let options = Options {
+        arguments: vec!["--control".into(), address.clone()],
+        ..Options::configured(configuration)
+    };
+    Line {
+        riglm: Riglm::serve(&odd_over_stdio(), data, &options).await,
+        control: format!("http://{address}").parse().unwrap(),
+    }
+}
+
+impl Line {
+    /// Returns the status of an answer of the control server to who has this key.
+    async fn operates(&self, key: &str) -> u16 {
+        let bearer = format!("Bearer {key}");
+        let headers = [("authorization", &*bearer)];
+        let url = self.control.join("/upstreams").unwrap();
+        let answer = plain_http::exchange(Method::GET, &url, &headers, String::new());
+        answer.await.unwrap().status
+    }
+
+    async fn until_operates(&self, key: &str) {
+        let started = Instant::now();
+        while self.operates(key).await != 200 {
+            assert!(started.elapsed() < SOON, "the new key is refused");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn client(&self, key: &str) -> RawClient {
+        let client = self.riglm.client(Answers::default());
+        client.set_header("authorization", &format!("Bearer {key}"));
+        client
+    }
+
+    /// Waits until a client with this key is let in, and returns it.
+    async fn until_let_in(&self, key: &str) -> RawClient {
+        let started = Instant::now();
+        loop {
+            let client = self.client(key);
+            let hello = client.send(&initialize("0", "2025-11-25")).await;
+            if hello.status == 200 {
+                return client;
+            }
+            assert!(started.elapsed() < SOON, "the new key is refused");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Puts a text in the place of a file, as a whole.
+fn replace(data: &Path, name: &str, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let new = data.join("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(new, data.join(name)).unwrap();
+}
+
+#[tokio::test]
+async fn the_token_of_a_new_file_holds_and_the_earlier_one_is_refused() {
+    let data = TempDir::new().unwrap();
+    let line = line(data.path(), "").await;
+    let file = data.path().join("control.token");
+    let earlier = std::fs::read_to_string(file).unwrap().trim().to_owned();
+    assert_eq!(line.operates(&earlier).await, 200);
+    let new = "another token of the control server";
+    replace(data.path(), "control.token", &format!("{new}\n"));
+    line.until_operates(new).await;
+    assert_eq!(line.operates(&earlier).await, 401);
+}
+
+#[tokio::test]
+async fn a_key_of_a_client_is_replaced_also_in_sessions_that_are_open() {
+    let data = TempDir::new().unwrap();
+    let of_ann = |key: &str| format!("[auth.keys]\nann = \"{key}\"\n");
+    let (earlier, new) = ("the earlier key of ann", "the new key of ann 1");
+    let line = line(data.path(), &of_ann(earlier)).await;
+    let open = line.client(earlier);
+    open.initialize(&initialize("0", "2025-11-25")).await;
+    replace(data.path(), "test.toml", &of_ann(new));
+    line.until_let_in(new).await;
+    let refused = open.send(&request("1", "tools/list")).await;
+    assert_eq!(refused.status, 401, "{}", refused.body);
+    let late = line.client(earlier);
+    let hello = late.send(&initialize("0", "2025-11-25")).await;
+    assert_eq!(hello.status, 401);
+    // It is the same principal, whose session it still is.
+    open.set_header("authorization", &format!("Bearer {new}"));
+    let list = open.request(&request("2", "tools/list")).await;
+    assert!(list.text.contains("\"tools\":["), "{}", list.text);
+}
+
+#[tokio::test]
+async fn a_key_of_an_operator_is_replaced() {
+    let data = TempDir::new().unwrap();
+    let of_page =
+        |key: &str| format!("[control.keys.page]\nkey = \"{key}\"\nscopes = [\"read\"]\n");
+    let (earlier, new) = ("the earlier key of page", "the new key of page 1");
+    let line = line(data.path(), &of_page(earlier)).await;
+    assert_eq!(line.operates(earlier).await, 200);
+    replace(data.path(), "test.toml", &of_page(new));
+    line.until_operates(new).await;
+    assert_eq!(line.operates(earlier).await, 401);
+    let said = |text: &str| text.contains("the keys of operators changed").then_some(());
+    line.riglm.process.line(SOON, "the change", said).await;
+}
+
+#[tokio::test]
+async fn the_only_keys_of_clients_cannot_be_taken_away() {
+    let data = TempDir::new().unwrap();
+    let key = "the only key of ann";
+    let line = line(data.path(), &format!("[auth.keys]\nann = \"{key}\"\n")).await;
+    replace(data.path(), "test.toml", "[limits]\nsessions = 7\n");
+    let refused = |text: &str| {
+        let is_refused = text.contains("the configuration is not changed");
+        (is_refused && text.contains("clients need keys since the start")).then_some(())
+    };
+    line.riglm.process.line(SOON, "the refusal", refused).await;
+    let stranger = line.riglm.client(Answers::default());
+    let hello = stranger.send(&initialize("0", "2025-11-25")).await;
+    assert_eq!(hello.status, 401);
+    let hello = line.client(key).send(&initialize("0", "2025-11-25")).await;
+    assert_eq!(hello.status, 200);
+}
