@@ -159,7 +159,8 @@ impl UpstreamError {
             Self::NotStarted { .. } => "its command could not be started",
             Self::Refused { .. } => "refused the handshake",
             // Their texts are the proxy's own.
-            Self::Unreachable { .. }
+            Self::Busy { .. }
+            | Self::Unreachable { .. }
             | Self::Lost { .. }
             | Self::Unauthorized { .. }
             | Self::SessionExpired
