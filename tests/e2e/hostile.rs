@@ -1,5 +1,6 @@
 //! Servers and clients that want to stop the proxy for everybody else.
 
+mod crowd;
 mod texts;
 
 use std::path::Path;

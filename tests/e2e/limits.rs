@@ -1,5 +1,6 @@
 //! Limits of calls and of messages, through the real program: under, at and over each of them.
 
+mod connections;
 mod floods;
 mod places;
 mod rates;

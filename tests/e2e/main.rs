@@ -35,6 +35,7 @@ mod recommending;
 mod recording;
 mod replay;
 mod replicas;
+mod revoked;
 mod safeguards;
 mod scenarios;
 mod settings;

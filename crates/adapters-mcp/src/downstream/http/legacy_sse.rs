@@ -52,16 +52,17 @@ pub(super) async fn open(State(port): State<Arc<Port>>, request: Request<Body>) 
     let body = futures_util::stream::unfold(
         (Some(endpoint), events, client, revoked),
         |(endpoint, mut events, client, mut revoked)| async move {
-            let chunk = match endpoint {
-                Some(endpoint) => endpoint,
-                None => tokio::select! {
+            let chunk = if let Some(endpoint) = endpoint {
+                endpoint
+            } else {
+                tokio::select! {
                     biased;
                     () = &mut revoked => return None,
                     next = tokio::time::timeout(KEEP_ALIVE, events.recv()) => match next {
                         Ok(event) => event?.text,
                         Err(_) => COMMENT,
                     },
-                },
+                }
             };
             client.session.touch();
             Some((

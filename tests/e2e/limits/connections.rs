@@ -1,0 +1,77 @@
+//! Connections that say nothing, or very slowly.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use http::Method;
+use riglm_tests::plain_http;
+use riglm_tests::process::free_port;
+use riglm_tests::riglm::{Options, Riglm};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{connected, result};
+use crate::odd_over_stdio;
+
+/// Sends the head of a request byte by byte; returns when the other side closed the connection.
+async fn dawdle(address: String) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut input, mut output) = stream.into_split();
+    let write = async {
+        let _ = output
+            .write_all(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ")
+            .await;
+        while output.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let closed = async {
+        let mut answer = Vec::new();
+        let _ = input.read_to_end(&mut answer).await;
+    };
+    tokio::select! {
+        () = write => {}
+        () = closed => {}
+    }
+}
+
+#[tokio::test]
+async fn slow_connections_have_an_end_and_a_number_and_leave_operators_theirs() {
+    const LIMIT: usize = 8;
+    let data = TempDir::new().unwrap();
+    let control = format!("127.0.0.1:{}", free_port());
+    let options = Options {
+        arguments: vec!["--control".into(), control.clone()],
+        ..Options::configured(&format!("[limits]\nconnections = {LIMIT}\n"))
+    };
+    let mut riglm = Riglm::serve(&odd_over_stdio(), data.path(), &options).await;
+    let address = riglm.url.authority().to_owned();
+    let begun = Instant::now();
+    let slow: Vec<_> = (0..LIMIT)
+        .map(|_| tokio::spawn(dawdle(address.clone())))
+        .collect();
+    let full = |line: &str| line.contains("limits.connections").then_some(());
+    // One more makes the proxy notice, or the last of them does.
+    let waiting = TcpStream::connect(&address).await.unwrap();
+    riglm
+        .process
+        .line(Duration::from_secs(10), "that all are taken", full)
+        .await;
+    let health = format!("http://{control}/health").parse().unwrap();
+    let health = plain_http::exchange(Method::GET, &health, &[], "").await;
+    assert_eq!(health.unwrap().status, 200);
+    drop(waiting);
+    // Their places are free after ten seconds, whatever they sent until then.
+    let client = tokio::time::timeout(Duration::from_secs(50), connected(&riglm, None, "w"));
+    let client = client.await.expect("a place becomes free");
+    assert!(
+        begun.elapsed() >= Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    result(&client, 1, "empty", "{}").await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), join_all(slow)).await;
+    assert!(ended.is_ok(), "slow connections stay open");
+    assert_eq!(riglm.stop().await, Some(0));
+}
