@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 use super::health::{EncoderState, StoreCondition, UpstreamCondition};
 use crate::router::ControlParts;
 
+/// Why nothing should be routed here before the database was read once.
+const UNREAD: &str = "it did not tell yet which tools overrides forbid";
+
 /// How far the process is ready.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Readiness {
@@ -84,6 +87,7 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Response {
         .collect();
     let health = (source.store)();
     let (state, ok, reason) = match health.condition {
+        StoreCondition::Ok if !health.is_read => ("degraded", false, Some(UNREAD.into())),
         StoreCondition::Ok => ("ok", true, None),
         StoreCondition::Off => ("off", true, None),
         StoreCondition::Degraded { reason } => ("degraded", false, Some(reason)),

@@ -189,6 +189,22 @@ async fn health_is_degraded_while_records_do_not_get_to_the_database() {
 }
 
 #[tokio::test]
+async fn nothing_is_ready_before_it_is_known_what_overrides_forbid() {
+    let store = StoreHealth {
+        is_read: false,
+        ..sound_store()
+    };
+    let available = [("a", UpstreamCondition::Available)];
+    let (status, _, body) = ask_about(&available, &store, "GET", "/health/ready", &[]).await;
+    assert_eq!(status, 503, "{body}");
+    let reason = body["store"]["reason"].as_str().unwrap();
+    assert!(reason.contains("overrides forbid"), "{body}");
+    // Records may get to the database all the same.
+    let (_, _, body) = ask_about(&available, &store, "GET", "/health", &[]).await;
+    assert_eq!(body["store"]["status"], "ok");
+}
+
+#[tokio::test]
 async fn health_is_ok_where_nothing_is_recorded() {
     let store = StoreHealth {
         condition: StoreCondition::Off,

@@ -182,11 +182,6 @@ fn store_state(storage: Option<&Arc<Storage>>, forbidden: &Arc<Forbidden>) -> Co
                 (JournalCondition::Sound, Some(damage)) => StoreCondition::Degraded {
                     reason: damage.into(),
                 },
-                (JournalCondition::Sound, None) if !forbidden.is_known() => {
-                    StoreCondition::Degraded {
-                        reason: "it did not tell yet which tools overrides forbid".into(),
-                    }
-                }
                 (JournalCondition::Sound, None) => StoreCondition::Ok,
             },
             is_read: forbidden.is_known(),
