@@ -34,7 +34,7 @@ const BROKEN: [(&str, &str, &str); 7] = [
     ("ending", "exit status: 3", ""),
 ];
 
-/// Returns what is told of a cause to who has no token: nothing of the configuration.
+/// Returns the text of a cause for readers without a token: nothing of the configuration.
 fn told_to_all(cause: &str) -> &str {
     if cause.starts_with('/') {
         "its command could not be started; "

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-/// What is no longer than this is copied in any case, in bytes: libraries hand out parts of their read
+/// Slices up to this many bytes are copied in any case: libraries hand out parts of their read
 /// buffers, whose size they do not tell.
 const SHORT_BYTES: usize = 16 * 1024;
 

@@ -23,6 +23,8 @@ mod scope;
 mod sizes;
 mod steering;
 mod topical;
+#[cfg(test)]
+mod unreadable;
 mod wanted;
 mod watching;
 mod widening;

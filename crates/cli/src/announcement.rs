@@ -1,4 +1,4 @@
-//! Which control servers run beside a data directory: each process has a file in the folder `control`
+//! The control servers that run with a data directory: each process has a file in the folder `control`
 //! of it, which says where its control server listens. The token goes nowhere else: what answers on a
 //! port that is merely likely may be anybody's.
 //!
@@ -21,18 +21,18 @@ const ENDING: &str = "json";
 /// A longer file is none that was written here.
 const MAX_BYTES: u64 = 4 << 10;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
-    /// Where the control server listens.
+    /// The address of the control server.
     address: SocketAddr,
     /// The process, for people.
     pid: u32,
-    /// Where the process runs.
+    /// The machine and network of the process.
     place: Place,
 }
 
-/// Where a process runs: data directories may be shared by several machines and containers, of which
+/// The place of a process: data directories may be shared by several machines and containers, of which
 /// each has a loopback interface of its own.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Place {
@@ -68,7 +68,7 @@ impl Announcement {
     ///
     /// # Errors
     ///
-    /// Returns what kept the file from being written or locked.
+    /// Returns the error of writing or locking the file.
     pub(crate) fn new(data_dir: &Path, address: SocketAddr) -> io::Result<Self> {
         // This removes what processes left that came to a sudden end.
         addresses(data_dir)?;
@@ -103,7 +103,7 @@ impl Drop for Announcement {
     }
 }
 
-/// Returns where the control servers listen that run with this data directory and can be reached from
+/// Returns the addresses of the control servers that run with this data directory and can be reached from
 /// here. Files of processes that are gone are removed; those of other machines stay.
 ///
 /// # Errors

@@ -100,7 +100,7 @@ impl Drop for Running {
 /// A directory with the configuration of a proxy in front of two servers, and one that is down.
 struct Scene {
     directory: TempDir,
-    /// Where the control server of the configuration listens.
+    /// The control address of the configuration.
     control: SocketAddr,
 }
 

@@ -35,7 +35,7 @@ pub enum UpstreamError {
     /// others are served: a limit of the proxy is reached, or a process of the session's own is busy.
     #[error("cannot be used now: {reason}")]
     Busy {
-        /// What there is no room for.
+        /// The resource that is used up.
         reason: &'static str,
     },
     /// The connection or the process ended.

@@ -33,7 +33,7 @@ pub enum UpstreamCondition {
     Available,
     /// The last attempt to reach it failed.
     Unavailable {
-        /// Why: the kind of failure, and no more, since nobody needs a token to read it.
+        /// The kind of failure, and no more, since nobody needs a token to read it.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::health::{EncoderState, StoreCondition, UpstreamCondition};
 use crate::router::ControlParts;
 
-/// Why nothing should be routed here before the database was read once.
+/// The reason of a process that is not ready because its database was not read yet.
 const UNREAD: &str = "it did not tell yet which tools overrides forbid";
 
 /// How far the process is ready.

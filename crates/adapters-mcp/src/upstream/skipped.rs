@@ -1,11 +1,11 @@
-//! What comes from a server and is no message. It is skipped, and told of once: a server can send as
+//! Texts of servers that are no messages. They are skipped, and logged once: a server can send as
 //! much of it as it likes, and must not fill the log of the proxy with it.
 
 use std::fmt::Display;
 
 use riglm_domain::id::UpstreamName;
 
-/// What was skipped of one connection, or of one exchange.
+/// The texts that were skipped of one connection, or of one exchange.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     n: usize,
@@ -26,7 +26,7 @@ impl Skipped {
         }
     }
 
-    /// Returns how often something was skipped.
+    /// Returns the number of texts that were skipped.
     pub(super) fn n(&self) -> usize {
         self.n
     }

@@ -1,4 +1,4 @@
-//! What comes from a server and is no message.
+//! Texts of servers that are no messages.
 
 use axum::http::Method;
 use axum::response::Response;

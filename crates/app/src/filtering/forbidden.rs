@@ -91,7 +91,7 @@ pub struct ForbidRules {
 }
 
 impl ForbidRules {
-    /// Returns what these patterns and those of these overrides forbid that do so.
+    /// Returns the rules of these patterns and of those overrides that forbid.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>, overrides: &[ToolOverride]) -> Self {
         let forbidding = overrides
@@ -263,14 +263,13 @@ impl Forbidden {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
     use proptest::prelude::*;
-    use riglm_domain::audit::AuditEntry;
     use riglm_domain::id::OverrideId;
     use riglm_domain::principal::Principal;
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
+    use crate::filtering::unreadable::Unreadable;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -373,42 +372,6 @@ mod tests {
             ..subject(Some("ops"))
         };
         assert!(forbidden.rules(&later).is_empty());
-    }
-
-    /// Overrides that cannot be read for a while.
-    #[derive(Debug, Default)]
-    struct Unreadable {
-        store: Arc<MemoryStore>,
-        is_failing: AtomicBool,
-    }
-
-    #[async_trait]
-    impl OverrideRepository for Unreadable {
-        async fn set_override(
-            &self,
-            one: &ToolOverride,
-            audit: &AuditEntry,
-        ) -> Result<(), StoreError> {
-            self.store.set_override(one, audit).await
-        }
-
-        async fn remove_override(
-            &self,
-            id: OverrideId,
-            audit: &AuditEntry,
-        ) -> Result<bool, StoreError> {
-            self.store.remove_override(id, audit).await
-        }
-
-        async fn overrides(&self, at: Timestamp) -> Result<Vec<ToolOverride>, StoreError> {
-            if self.is_failing.load(Ordering::SeqCst) {
-                return Err(StoreError::Failed {
-                    operation: "read overrides",
-                    source: "it was told to fail".into(),
-                });
-            }
-            self.store.overrides(at).await
-        }
     }
 
     #[tokio::test]

@@ -117,60 +117,21 @@ fn is_first(warned: &Mutex<HashSet<String>>, ask: &ListAsk<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
-    use std::sync::atomic::AtomicBool;
 
-    use async_trait::async_trait;
     use jiff::Timestamp;
     use riglm_domain::audit::AuditEntry;
     use riglm_domain::id::{AuditId, OverrideId};
     use riglm_domain::principal::Principal;
     use riglm_domain::tool_override::{OverrideAction, OverrideScope, ToolOverride};
-    use riglm_ports::analytics::{OverrideRepository, StoreError};
+    use riglm_ports::analytics::OverrideRepository;
     use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
     use riglm_ports::observer::Unobserved;
 
     use super::*;
+    use crate::filtering::unreadable::Unreadable;
     use crate::filtering::{ListOptions, ListStores, ListsParts};
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-
-    /// A store whose overrides cannot be read for a while.
-    #[derive(Debug, Default)]
-    struct Unreadable {
-        store: Arc<MemoryStore>,
-        is_failing: AtomicBool,
-        n_tried: std::sync::atomic::AtomicUsize,
-    }
-
-    #[async_trait]
-    impl OverrideRepository for Unreadable {
-        async fn set_override(
-            &self,
-            tool_override: &ToolOverride,
-            audit: &AuditEntry,
-        ) -> Result<(), StoreError> {
-            self.store.set_override(tool_override, audit).await
-        }
-
-        async fn remove_override(
-            &self,
-            id: OverrideId,
-            audit: &AuditEntry,
-        ) -> Result<bool, StoreError> {
-            self.store.remove_override(id, audit).await
-        }
-
-        async fn overrides(&self, at: Timestamp) -> Result<Vec<ToolOverride>, StoreError> {
-            self.n_tried.fetch_add(1, Ordering::SeqCst);
-            if self.is_failing.load(Ordering::SeqCst) {
-                return Err(StoreError::Failed {
-                    operation: "read overrides",
-                    source: "it was told to fail".into(),
-                });
-            }
-            self.store.overrides(at).await
-        }
-    }
 
     async fn exclude(store: &MemoryStore) {
         let decided = ToolOverride {

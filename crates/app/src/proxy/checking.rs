@@ -99,7 +99,8 @@ impl CheckPlan {
 
 impl Proxy {
     /// Checks which upstreams answer, until `stop` is cancelled: each once that no session has used,
-    /// and those that failed again and again, with growing pauses. What comes of it is logged and is part of [`Proxy::upstream_states`].
+    /// and those that failed again and again, with growing pauses. The results are logged and are part of
+    /// [`Proxy::upstream_states`].
     pub async fn check_upstreams(&self, stop: &CancellationToken) {
         let mut checks = FuturesUnordered::new();
         loop {

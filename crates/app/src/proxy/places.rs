@@ -144,7 +144,7 @@ impl Room {
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     place: Option<Place>,
-    /// What its message takes, in the background too.
+    /// The memory of its message, taken in the background too.
     _room: Option<Room>,
     is_left: bool,
     is_in_background: bool,

@@ -40,12 +40,12 @@ use crate::work_sessions::WorkSessions;
 /// How often deadlines and idle sessions are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a session has been silent and unconnected before it is ended for a new one, where there
+/// The time for which a session has been silent and unconnected before it is ended for a new one, where there
 /// is no place: more than three times the interval at which open streams show that their client is
 /// there.
 const ABANDONED_AFTER: Duration = Duration::from_mins(1);
 
-/// How long connections may take to be closed when the proxy ends and the drain limit is over: a
+/// The time that connections have to be closed when the proxy ends and the drain limit is over: a
 /// process whose input is closed is asked to terminate within that.
 pub const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
@@ -367,7 +367,7 @@ impl Proxy {
         .await;
     }
 
-    /// Returns how long connections may still take to be closed, once the proxy ends: as long as the
+    /// Returns the time that is left for closing connections, once the proxy ends: as long as the
     /// drain limit lasts, and a little longer if it is over.
     #[must_use]
     pub fn time_to_close(&self) -> Duration {

@@ -67,7 +67,7 @@ pub struct ClientSession {
 
 /// The longest name of a member that is repeated, in characters.
 const MAX_MEMBER_CHARS: usize = 40;
-/// How long requests that were cut off may take to be gone.
+/// The time that requests which were cut off have to end.
 const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 impl ClientSession {

@@ -221,7 +221,7 @@ impl Shared {
         Ok(Standing::new(place, Room::new(room)))
     }
 
-    /// Returns how many bytes requests in flight may have: each principal at least as many as its
+    /// Returns the most bytes of requests in flight: each principal has at least as many as its
     /// largest request.
     fn bounds_of_bytes(&self) -> Bounds {
         let limits = self.limits();

@@ -31,7 +31,7 @@ pub(super) struct Slots {
 struct State {
     last: u64,
     taken: BTreeMap<u64, Taken>,
-    /// How many of them each principal has.
+    /// The number of them that each principal has.
     by_principal: HashMap<Principal, usize>,
     /// In the order in which they came.
     waiting: VecDeque<Waiter>,

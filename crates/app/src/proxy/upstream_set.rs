@@ -96,7 +96,7 @@ pub struct UpstreamState {
     pub is_available: bool,
     /// Why it is not available.
     pub reason: Option<String>,
-    /// What kind of reason that is, for readers who need not be known.
+    /// The kind of that reason, for readers without a token.
     pub kind: Option<String>,
     /// How many connections are open.
     pub n_connections: usize,
@@ -142,7 +142,7 @@ struct Health {
     failure: Option<UpstreamError>,
     /// The log says that it is unavailable.
     is_logged: bool,
-    /// What a session met may be the state of the upstream, or the matter of that session.
+    /// A session met trouble that may be the state of the upstream, or concern that session alone.
     is_doubted: bool,
 }
 

@@ -38,7 +38,7 @@ use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::learning::NextTools;
 use crate::turns::{Turn, Turns};
 
-/// How many searches are made at once for each processor: most of them wait for a vector.
+/// The searches at once for each processor: most of them wait for a vector.
 const TURNS_PER_PROCESSOR: usize = 4;
 /// The fewest searches that are made at once.
 const MIN_TURNS: usize = 8;
@@ -500,7 +500,7 @@ struct Encoded {
     centred: Embedding,
 }
 
-/// Returns how many searches are made at once.
+/// Returns the most searches that are made at once.
 fn n_turns() -> usize {
     let n_processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let of_all = n_processors.saturating_mul(TURNS_PER_PROCESSOR);

@@ -1,4 +1,4 @@
-//! What counts as the state of an upstream, and what is the matter of one session alone.
+//! Failures that are the state of an upstream, and those that concern one session alone.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

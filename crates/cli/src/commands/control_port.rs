@@ -62,7 +62,7 @@ pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) 
     joined(join_all(asked).await)
 }
 
-/// Returns where the control servers of the data directory listen, at least one.
+/// Returns the addresses of the control servers of the data directory, at least one.
 fn announced(config: &Config) -> Result<Vec<SocketAddr>, Answer> {
     let data_dir = config.data_dir.display();
     let addresses = announcement::addresses(&config.data_dir).map_err(|error| {

@@ -138,7 +138,7 @@ struct ClientKeys(Mutex<LetIn>);
 #[derive(Debug)]
 struct LetIn {
     ring: Arc<KeyRing>,
-    /// What ends with the key of each principal.
+    /// A token for each principal, cancelled when its key is taken away.
     opened: HashMap<Principal, CancellationToken>,
 }
 

@@ -62,7 +62,7 @@ impl Upstreams {
     ///
     /// # Errors
     ///
-    /// Returns which ones cannot be used, and why.
+    /// Returns the upstreams that cannot be used, and why.
     pub(crate) fn build(
         &self,
         configured: &[config::Upstream],

@@ -247,7 +247,7 @@ enum Options {
     Words(&'static [&'static str]),
 }
 
-/// What an option does with the argument behind it.
+/// The use that an option has for the argument behind it.
 #[derive(Debug, PartialEq, Eq)]
 enum Taking {
     Nothing,
@@ -266,7 +266,7 @@ impl Runner {
         RUNNERS.iter().find(|runner| runner.names.contains(&family))
     }
 
-    /// Returns what an option does with the argument behind it.
+    /// Returns the use that an option has for the argument behind it.
     fn taking(&self, option: &str) -> Taking {
         if let Options::Words(_) = self.options {
             return self.taking_of_one(option);

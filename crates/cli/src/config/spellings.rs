@@ -219,7 +219,7 @@ fn check_program(program: &str) -> Result<(), String> {
     }
 }
 
-/// What a command that is one text consists of.
+/// The parts of a command that is one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Text {
     /// References to variables are replaced in each word afterwards.

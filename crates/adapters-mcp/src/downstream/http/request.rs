@@ -70,7 +70,7 @@ pub(super) fn admit(port: &Port, head: &Parts) -> Result<Principal, Box<Response
         })
 }
 
-/// Returns what ends when the key of a request, which was admitted, lets nobody in any more.
+/// Returns a future that ends when the key of an admitted request is no longer accepted.
 pub(super) fn revoked(port: &Port, headers: &HeaderMap) -> Revocation {
     port.authenticator.revoked(bearer(headers))
 }

@@ -28,7 +28,7 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// The read buffer of a connection, at most. It bounds the head of a request as well, before
 /// anything looks at it; large bodies need fewer reads with a large one.
 const MAX_BUFFER_BYTES: usize = 512 << 10;
-/// How often it is looked whether a connection has ended, while there are as many as there may be.
+/// The interval of looking for a connection that has ended, at the limit of connections.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest that open connections may take to end at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
@@ -149,7 +149,7 @@ async fn wait_for_place(proxy: &Proxy, connections: &TaskTracker, is_told: &mut 
     }
 }
 
-/// Returns how many connections the operating system leaves to clients: upstreams, the store and
+/// Returns the number of connections that the operating system leaves to clients: upstreams, the store and
 /// operators need descriptors too.
 fn n_allowed() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current;

@@ -28,7 +28,7 @@ const LINGER: Duration = Duration::from_secs(10);
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// How many attempts to resume a stream may fail in a row.
 const MAX_FAILURES: u32 = 5;
-/// How many texts of a body of JSON are skipped that are no messages: a body can be made of millions.
+/// The most texts of a JSON body that are skipped because they are no messages: a body can have millions.
 const MAX_SKIPPED: usize = 100;
 
 /// An exchange under way.
@@ -43,7 +43,7 @@ pub(super) struct Exchange {
     era: Era,
     place: Place,
     is_initialize: bool,
-    /// What came that was no message.
+    /// Texts that were no messages.
     skipped: Skipped,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Lines<R> {
     buffer: BytesMut,
     /// How much of `buffer` is known to hold no line feed.
     scanned: usize,
-    /// How much memory `buffer` and the lines before it have together, at most.
+    /// The most memory that `buffer` and the lines before it take together, in bytes.
     allocated: usize,
     /// The head of a line over the limit whose rest is being skipped.
     cut: Option<Bytes>,

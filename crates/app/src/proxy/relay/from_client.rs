@@ -385,7 +385,7 @@ impl Relay {
     }
 }
 
-/// Returns how many bytes of a message each of its requests keeps.
+/// Returns the bytes of a message that count for each of its requests.
 fn n_bytes_of_each(message: &Message) -> usize {
     message
         .raw()

@@ -122,8 +122,8 @@ impl Relay {
         let name = self.shown_name(&call.name.as_str().into());
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
-        let work = (&self.shared.long_work, &self.caller.principal);
-        unknown(work, &name, offer, (search, length)).await
+        let (work, principal) = (&self.shared.long_work, &self.caller.principal);
+        unknown(work, principal, &name, offer, (search, length)).await
     }
 
     /// Returns the tool of this upstream that it calls so.

@@ -48,7 +48,7 @@ const QUICK_BUDGET: u32 = 100_000;
 const MAX_PROBLEMS: usize = 5;
 /// The longest text of a problem, in characters.
 const MAX_PROBLEM_CHARS: usize = 300;
-/// What is said where naming the problems would take too much work.
+/// The problem that is told where naming all of them would take too much work.
 const MISFIT: &str = "arguments: they are not what the schema describes";
 
 /// The schemas that were read lately, by their text.
@@ -247,7 +247,7 @@ impl Schema {
 }
 
 impl Ready {
-    /// Returns what is wrong with arguments that do not fit: the first problem alone where all may be
+    /// Returns the problems of arguments that do not fit: the first one alone where all may be
     /// too many to be gathered, and no more than that they do not fit where one may be too large.
     fn problems(&self, arguments: &Value, budget: u32) -> Vec<String> {
         let may_gather = |gathered| check_errors(&self.schema, arguments, gathered, budget).is_ok();
@@ -270,7 +270,7 @@ impl Ready {
     }
 }
 
-/// Returns where a problem is and what is expected there, without the value.
+/// Returns the place of a problem and the expectation there, without the value.
 fn described(error: &ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let place = if path.is_empty() { "arguments" } else { &path };

@@ -19,10 +19,10 @@ use crate::search::{Offer, OfferedTool};
 
 /// The longest arguments that are read out of a string, in bytes of the string.
 const MAX_ENCODED_BYTES: usize = 1 << 20;
-/// How many levels of a message lie around the arguments of a call: the message and its `params`.
+/// The levels of a message around the arguments of a call: the message and its `params`.
 const LEVELS_ABOVE: usize = 2;
 
-/// Who makes a call.
+/// The principal that makes a call, and the limits that hold for it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct CallMaker<'a> {
     principal: &'a Principal,

@@ -60,7 +60,8 @@ pub(in crate::proxy) fn misfit_of(
 /// Returns what is said of a name that nobody offers, see [`unknown_of`]. Comparing names takes long
 /// where there are many.
 pub(in crate::proxy) async fn unknown(
-    (work, principal): (&LongWork, &Principal),
+    work: &LongWork,
+    principal: &Principal,
     name: &str,
     offer: Arc<Offer>,
     (search, length): (Option<&str>, Length),

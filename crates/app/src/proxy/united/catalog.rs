@@ -14,11 +14,11 @@ use super::list_kind::ListKind;
 
 /// How many different answers to a handshake are remembered.
 const MAX_HELLOS: usize = 16;
-/// How many lists are remembered. Where there are more, those who have the most of them lose one.
+/// The most lists that are remembered. Where there are more, the principal with the most loses one.
 const MAX_LISTS: usize = 256;
 /// With how many different capabilities one principal has a list of a kind.
 const MAX_CAPABILITIES: usize = 4;
-/// How many bytes they may have in all; who has the most of them loses a list likewise.
+/// The most bytes of all of them; the principal with the most bytes loses a list likewise.
 const MAX_BYTES: usize = 32 << 20;
 /// The most entries of one list of one upstream.
 const MAX_ENTRIES: usize = 5_000;
@@ -178,7 +178,7 @@ impl Catalog {
     }
 }
 
-/// Returns how many bytes lists have, where equal ones share their memory.
+/// Returns the bytes of lists, of which equal ones share their memory.
 fn n_bytes_of(lists: &[(ListKey, Arc<MemberList>)]) -> usize {
     let mut counted = HashSet::new();
     let lists = lists.iter().map(|(_, list)| list);

@@ -20,7 +20,7 @@ use crate::proxy::upstream_set::UpstreamSet;
 
 /// Changes within this time are told as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long a member is left alone that says that its list changed, which it did not. It doubles as
+/// The pause after a member said that its list changed, although it did not. It doubles as
 /// long as the member goes on so, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LAST_PAUSE: Duration = Duration::from_secs(30);

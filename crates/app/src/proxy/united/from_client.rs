@@ -367,7 +367,7 @@ fn in_flight_already() -> RpcError {
 struct Asked<'a> {
     id: &'a RequestId,
     method: &'a str,
-    /// How large its message is.
+    /// The size of its message, in bytes.
     n_bytes: usize,
 }
 

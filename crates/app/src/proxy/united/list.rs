@@ -522,7 +522,7 @@ impl ClientSession {
         let questioned = (kind, key.capabilities);
         let is_connected = member.relay.is_connected();
         let asked = waiting.ask_once(questioned, is_connected, |answer, before| {
-            self.begin(member, (template.clone(), key.clone()), answer, before);
+            self.begin(member, template.clone(), key.clone(), answer, before);
         });
         let Some(asked) = asked else {
             return known.map_or(Listed::Late, Listed::Known);
@@ -534,7 +534,7 @@ impl ClientSession {
             Ok(Some(Ok(list))) => Listed::Fresh(list),
             Err(_) if failure().is_none() => {
                 let shown = known.clone();
-                self.tell_when_it_comes(member, (template.untraced(), key), shown, asked);
+                self.tell_when_it_comes(member, template.untraced(), key, shown, asked);
                 known.map_or(Listed::Late, Listed::Known)
             }
             failed => {
@@ -571,7 +571,8 @@ impl ClientSession {
     fn begin(
         self: &Arc<Self>,
         member: &Arc<Member>,
-        (template, key): (Template, ListKey),
+        template: Template,
+        key: ListKey,
         answer: watch::Sender<Question>,
         before: Option<watch::Receiver<Question>>,
     ) {
@@ -593,7 +594,8 @@ impl ClientSession {
     fn tell_when_it_comes(
         self: &Arc<Self>,
         member: &Arc<Member>,
-        (template, key): (Template, ListKey),
+        template: Template,
+        key: ListKey,
         shown: Option<Arc<MemberList>>,
         asked: watch::Receiver<Question>,
     ) {

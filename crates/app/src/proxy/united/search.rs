@@ -158,8 +158,8 @@ impl ClientSession {
         let offer = offer.filter(|_| method == "tools/call")?;
         let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = self.caller.search.length_for(&("name", name));
-        let work = (&self.shared.long_work, &self.caller.principal);
-        unknown(work, name, offer, (search, length)).await
+        let (work, principal) = (&self.shared.long_work, &self.caller.principal);
+        unknown(work, principal, name, offer, (search, length)).await
     }
 
     /// Makes what a list offers known, for this session and, of a list that has everything, to the

@@ -25,7 +25,7 @@ pub(super) struct SeenList {
     is_told: bool,
 }
 
-/// What came of looking at lists that may have changed.
+/// The outcome of looking at lists that may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Look {
     /// There was nothing to look at.

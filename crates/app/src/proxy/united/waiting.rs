@@ -25,10 +25,10 @@ const PATIENCE_WITH_FAILING: Duration = Duration::from_millis(50);
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 
-/// What came of asking for a list.
+/// The outcome of asking for a list.
 pub(super) type Fetched = Result<Arc<MemberList>, String>;
 
-/// How far a question for a list is.
+/// The state of a question for a list.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
     /// The member is asked when it has answered the question before.
@@ -44,9 +44,9 @@ impl Question {
     }
 }
 
-/// What one member is asked alike: a kind of list, and the digest of the capabilities it is asked with.
+/// The identity of a question: a kind of list, and the digest of the capabilities it is asked with.
 type Questioned = (ListKind, [u8; 8]);
-/// How many different questions a member is asked at a time in one session, each of which may be in
+/// The most different questions to a member at a time in one session, each of which may be in
 /// progress once and queued once.
 const MAX_QUESTIONS: usize = 16;
 
@@ -61,7 +61,7 @@ pub(super) enum Standing {
     Unknown,
 }
 
-/// What a member is waited for to answer.
+/// The request whose answer is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Awaited {
     /// A handshake, or discovery in its place.
@@ -102,9 +102,9 @@ impl Spent {
 #[derive(Debug)]
 pub(super) struct Wait<'a> {
     waiting: &'a Waiting,
-    /// What is counted as waited for.
+    /// The request for which the time is counted, if it is.
     counted: Option<Awaited>,
-    /// How long to wait.
+    /// The longest time to wait.
     pub(super) limit: Duration,
 }
 

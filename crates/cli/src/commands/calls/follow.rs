@@ -25,7 +25,7 @@ use crate::output::{note, print_line, printable};
 /// How often the store is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// How long it is waited after the store could not be read.
+/// The pause after the store could not be read.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How far back each look reaches: a call may become a row a moment after a later one, of another

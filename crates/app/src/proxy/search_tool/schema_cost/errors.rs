@@ -1,4 +1,4 @@
-//! How much the errors of a validation may be, counted before anybody gathers them.
+//! The cost of the errors of a validation, counted before they are gathered.
 //!
 //! A validator makes an error of each name that is missing and each value that is of another type,
 //! and where a value fits none of several schemas, each error in these has a copy of the value. A
@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::{TooMuch, VISIT, Walk, n_bytes_read, n_values, own_cost};
 
-/// What one error costs, in units of 16 bytes.
+/// The cost of one error, in units of 16 bytes.
 const ERROR: usize = 32;
-/// What a copy of one value costs.
+/// The cost of a copy of one value, in the same units.
 const COPIED: usize = 8;
-/// How many bytes of the place of an error, which is written out in it, cost one unit.
+/// The bytes of the path of an error, which is written out in it, that cost one unit.
 const PLACE_BYTES: usize = 8;
 /// Keywords that are not checked by themselves: what lies in them is visited, or nothing is.
 const NO_CHECKS: [&str; 10] = [
@@ -30,7 +30,7 @@ const NO_CHECKS: [&str; 10] = [
 /// Keywords whose errors repeat what the schema says there.
 const REPEATED: [&str; 4] = ["enum", "const", "not", "pattern"];
 
-/// Which errors are gathered.
+/// The errors that are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy::search_tool) enum Gathered {
     /// All of them.
@@ -39,16 +39,16 @@ pub(in crate::proxy::search_tool) enum Gathered {
     First,
 }
 
-/// Where an error may arise.
+/// A place where an error may arise.
 #[derive(Clone, Copy)]
 struct Place {
     /// All that arise are kept.
     is_kept: bool,
     /// Each has a copy of its value.
     is_copied: bool,
-    /// What else each has a copy of, in values.
+    /// Further values that each error has a copy of.
     n_beside: usize,
-    /// How long its paths are, in the value and in the schema, in bytes.
+    /// The length of its paths, in the value and in the schema, in bytes.
     n_path_bytes: usize,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns how many errors a schema may have for a value by itself, and how many values of the schema
+/// Returns the number of errors that a schema may have for a value by itself, and the number of values of the schema
 /// and names of the value they repeat.
 fn own_errors(members: &Map<String, Value>, value: &Value) -> (usize, usize) {
     let checks = members
@@ -174,7 +174,7 @@ fn own_errors(members: &Map<String, Value>, value: &Value) -> (usize, usize) {
     (checks.count() + required + by_name, repeated + unexpected)
 }
 
-/// Returns what so many errors cost, which together repeat so many values of the schema.
+/// Returns the cost of so many errors, which together repeat so many values of the schema.
 fn errors_cost(n_errors: usize, n_repeated: usize, value: &Value, place: Place) -> usize {
     if !place.is_kept {
         return 0;
