@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_domain::economics::CostModel;
+use riglm_domain::retrieval::words;
 use riglm_ports::fake::ManualClock;
 use riglm_ports::token_counter::TokenCounter as _;
 use riglm_tests::answers::Answers;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::definitions::GIVEN;
-use super::measure::Measured;
+use super::measure::{Measured, float};
 use super::stream::{Session, Tool};
 
 /// The time between two calls of a session.
@@ -24,6 +25,9 @@ pub(super) const BETWEEN_CALLS: Duration = Duration::from_secs(20);
 const THINKS: Duration = Duration::from_millis(250);
 /// How many words of a description an agent puts into its query.
 const MAX_WORDS: usize = 8;
+/// How many tools the own search of an agent loads that loads tools on demand, as those of the
+/// clients do that have one.
+const N_LOADED: usize = 5;
 
 /// What agents do with lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,8 @@ pub(crate) struct Agent<'a> {
     url: Url,
     tools: &'a [Tool],
     position_of: HashMap<&'a str, usize>,
+    /// The words of the name of each tool.
+    words: Vec<HashSet<String>>,
     costs: CostModel,
     sizes: HashMap<String, u64>,
     /// Lists change under it within a session.
@@ -176,6 +182,10 @@ impl<'a> Agent<'a> {
             url: url.clone(),
             tools,
             position_of: tools.iter().map(|tool| &*tool.name).zip(0..).collect(),
+            words: tools
+                .iter()
+                .map(|tool| words(&tool.name).into_iter().collect())
+                .collect(),
             costs,
             sizes: HashMap::new(),
             waits: waits && kind == Kind::Relists,
@@ -284,9 +294,21 @@ impl<'a> Agent<'a> {
             && let Some(definition) = known.list.iter().find(is_listed)
         {
             // It has the whole list, and searches it itself.
-            let n_tokens = self.size(&definition.clone());
+            let mut loaded = vec![definition.clone()];
             known.told.insert(tool);
-            return measured.searched(&self.costs, 1, n_tokens, false);
+            for near in self.nearest(tool, known) {
+                let named = self.tools[near].name.as_str();
+                loaded.extend(
+                    known
+                        .list
+                        .iter()
+                        .find(|entry| entry["name"] == *named)
+                        .cloned(),
+                );
+                known.told.insert(near);
+            }
+            let n_tokens = loaded.iter().map(|definition| self.size(definition)).sum();
+            return measured.searched(&self.costs, loaded.len(), n_tokens, false);
         }
         let arguments = json!({"query": query_of(&self.tools[tool])}).to_string();
         let answer = line.call("search_available_tools", &arguments).await;
@@ -308,6 +330,36 @@ impl<'a> Agent<'a> {
             O200kTokenCounter.count(result["content"][0]["text"].as_str().unwrap_or_default());
         measured.searched(&self.costs, known.told.len() - before, n_tokens, is_in_vain);
         known.told.insert(tool);
+    }
+
+    /// Returns the tools that the agent does not know yet whose names have most in common with that of
+    /// a tool, by the weights of their words: what its own search brings beside the tool.
+    fn nearest(&self, tool: usize, known: &Known) -> Vec<usize> {
+        let is_known = |at: &usize| known.listed.contains(at) || known.told.contains(at);
+        let weight = |word: &String| {
+            let n_with = self
+                .words
+                .iter()
+                .filter(|words| words.contains(word))
+                .count();
+            float(self.words.len() as u64 + 1).ln() - float(n_with as u64).ln()
+        };
+        let alike = |at: usize| -> f64 {
+            self.words[tool]
+                .intersection(&self.words[at])
+                .map(weight)
+                .sum()
+        };
+        let others = (0..self.tools.len()).filter(|at| *at != tool && !is_known(at));
+        let mut near: Vec<(usize, f64)> = others
+            .map(|at| (at, alike(at)))
+            .filter(|(_, alike)| *alike > 0.0)
+            .collect();
+        near.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then(a.cmp(b)));
+        near.into_iter()
+            .take(N_LOADED - 1)
+            .map(|(at, _)| at)
+            .collect()
     }
 
     /// Asks for the list again if it is told meanwhile that there is another one.

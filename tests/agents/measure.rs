@@ -218,6 +218,6 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn float(n: u64) -> f64 {
+pub(super) fn float(n: u64) -> f64 {
     n as f64
 }

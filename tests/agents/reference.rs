@@ -9,8 +9,8 @@ use riglm_app::replay::{
     SessionSource, replay,
 };
 use riglm_domain::economics::CostModel;
-use riglm_domain::evaluation::replay::{ListMetrics, SimulatedPolicy};
-use riglm_domain::listing::ListBounds;
+use riglm_domain::evaluation::replay::{ListMetrics, SimulatedOptions, SimulatedPolicy};
+use riglm_domain::listing::{ListBounds, ListPrices, TopicWords};
 use riglm_ports::clock::Clock as _;
 use riglm_ports::fake::ManualClock;
 
@@ -52,12 +52,18 @@ pub(crate) async fn replayed(
     let options = ReplayOptions {
         predictors: vec![predictor],
         policies: policies.to_vec(),
-        max_tools: ListBounds::default().max_tools,
-        n_inline: N_INLINE,
-        costs: CostModel {
-            tokens_per_tool: f64::from(tool_tokens),
-            ..CostModel::default()
+        lists: SimulatedOptions {
+            bounds: ListBounds::default(),
+            n_inline: N_INLINE,
+            prices: ListPrices {
+                model: CostModel {
+                    tokens_per_tool: f64::from(tool_tokens),
+                    ..CostModel::default()
+                },
+                ..ListPrices::default()
+            },
         },
+        words: TopicWords::shipped(),
         with_query,
         unseen_tasks: false,
     };

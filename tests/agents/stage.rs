@@ -23,7 +23,7 @@ use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
 use riglm_domain::admission::Admission;
 use riglm_domain::id::RunId;
 use riglm_domain::listing::{ListBounds, ListPolicyName};
-use riglm_domain::prediction::{Bands, NamePattern};
+use riglm_domain::prediction::NamePattern;
 use riglm_ports::authenticator::Unauthenticated;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::ManualClock;
@@ -100,7 +100,7 @@ impl Stage {
             run,
             RecorderOptions::default(),
         );
-        let (next_tools, learning) = learning(&storage, &time, options);
+        let (next_tools, learning) = learning(&storage, &time);
         let work_sessions = WorkSessions::new(
             Some(Arc::new(storage.store.clone())),
             riglm_adapters_storage::keyed_hasher(data_dir).expect("a key"),
@@ -194,22 +194,12 @@ impl Stage {
     }
 }
 
-fn learning(
-    storage: &Arc<Storage>,
-    clock: &Arc<dyn Clock>,
-    options: &StageOptions,
-) -> (Arc<NextTools>, LearningTask) {
+fn learning(storage: &Arc<Storage>, clock: &Arc<dyn Clock>) -> (Arc<NextTools>, LearningTask) {
     let config = PredictionConfig::default();
-    let bands = config.bands();
     let options = NextToolsOptions {
         measure: config.confidence,
-        bands: match options.token_budget {
-            None => bands,
-            Some(_) => Bands {
-                show_all_below: 0.0,
-                ..bands
-            },
-        },
+        bands: config.bands(),
+        shows_all: config.shows_all(),
     };
     let next_tools = Arc::new(NextTools::new(predictor_from(&config), options));
     let store = Arc::new(storage.store.clone());
@@ -217,6 +207,7 @@ fn learning(
         calls: Arc::clone(&store) as _,
         contexts: Arc::clone(&store) as _,
         tools: Arc::clone(&store) as _,
+        activities: Arc::clone(&store) as _,
         snapshots: Arc::clone(&store) as _,
         changes: store,
     };

@@ -78,7 +78,7 @@ async fn main() {
             None => stream,
         };
         let simulated = [
-            SimulatedPolicy::Epoch,
+            SimulatedPolicy::Live,
             SimulatedPolicy::StaticInline,
             SimulatedPolicy::Conformal(95),
         ];

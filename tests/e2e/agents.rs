@@ -147,7 +147,7 @@ async fn what_agents_did_makes_their_lists_shorter_and_nothing_fails() {
             assert!(totals.per_session(totals.all.n_searches) < 1.5, "{what}");
         }
         if kind == Kind::NeverRelists {
-            let simulated = replayed(&stream, &[SimulatedPolicy::Epoch], kind, false, LONG).await;
+            let simulated = replayed(&stream, &[SimulatedPolicy::Live], kind, false, LONG).await;
             let difference = simulated[0].1.coverage - totals.coverage();
             assert!(difference.abs() < 0.1, "{simulated:?} {what}");
         }

@@ -126,13 +126,13 @@ async fn an_experiment_runs_is_measured_and_stopped() {
 const PREDICTORS: &str = r#"
 [filtering]
 strategy = "prediction"
-min_tools = 2
-max_tools = 2
+min_tools = 1
+max_tools = 1
 token_budget = 400
 
 [prediction]
 predictor = "mix"
-bands = { show_all_below = 0.0, search_prominent_below = 0.0 }
+bands = { search_prominent_below = 0.0 }
 
 [recommend.experiments.predictors]
 metric = "coverage"

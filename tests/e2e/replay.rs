@@ -83,6 +83,8 @@ async fn predictors_and_policies_are_measured() {
         "catalog",
         "predictors",
         "policies",
+        "best_fixed",
+        "regret",
         "seconds",
     ];
     assert_eq!(keys(&measured), expected);
@@ -122,7 +124,7 @@ async fn predictors_and_policies_are_measured() {
     // No session has enough others before it.
     assert_eq!(frequency["cold_starts"], Value::Null);
     let expected = [
-        "epoch",
+        "live",
         "static",
         "static+inline",
         "rerank",
@@ -142,12 +144,21 @@ async fn predictors_and_policies_are_measured() {
         "searches_by_fifth",
         "changes_per_session",
         "cost_vs_all",
+        "weighed_cost",
         "dearer_sessions",
+        "dearest_session",
     ];
     for policy in measured["policies"].as_object().unwrap().values() {
         assert_eq!(keys(policy), expected);
     }
-    // A list of ten has all four tools.
+    // All four tools are the best list, and the one that the proxy shows.
+    assert_eq!(
+        measured["best_fixed"],
+        serde_json::json!({"max_tools": 4, "weighed_cost": 1.0})
+    );
+    assert_eq!(measured["regret"], 0.0);
+    assert_eq!(measured["policies"]["live"]["weighed_cost"], 1.0);
+    // A list of twenty has all four tools.
     let whole = &measured["policies"]["static"];
     assert_eq!(
         (&whole["coverage"], &whole["cost_vs_all"]),

@@ -42,7 +42,7 @@ pub use forbidden::{ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, Overrid
 pub use forecast::{ForecastTool, ListForecast, Placing};
 pub use lists::{ListStores, Lists, ListsParts};
 pub use options::{ClientRule, ListOptions, Pool};
-pub use rendering::ShownList;
+pub use rendering::{OwnToolsUse, ShownList};
 pub use widening::ListedCall;
 
 /// Applies the configured choice of tools to lists.

@@ -74,6 +74,9 @@ pub struct ListedSession {
     pub has_more_calls: bool,
     /// The work sessions of its newest 1,000 calls.
     pub work_sessions: BTreeSet<WorkSessionId>,
+    /// How likely its client is to look for a hidden tool that it needs, by what it did so far; `None`
+    /// where that is not known.
+    pub seeks: Option<f64>,
 }
 
 /// A page of sessions.
@@ -168,6 +171,7 @@ impl Insight {
             let has_more_calls = summary.n_calls > COUNTED_CALLS.into();
             summary.n_calls = summary.n_calls.min(COUNTED_CALLS.into());
             ListedSession {
+                seeks: self.seeks(&summary),
                 summary,
                 has_more_calls,
                 work_sessions,
@@ -177,6 +181,15 @@ impl Insight {
             sessions: sessions.collect(),
             next,
         })
+    }
+
+    /// Returns how likely the client of a session is to look for a hidden tool that it needs, by what it
+    /// did so far; `None` where that is not known.
+    #[must_use]
+    pub fn seeks(&self, summary: &SessionSummary) -> Option<f64> {
+        let session = &summary.session;
+        let proxy = self.proxy.as_ref()?;
+        proxy.seeks(&session.principal, &session.client_info.name)
     }
 
     /// Returns the session with this identifier, which may be that of a work session, of a connection,

@@ -4,7 +4,7 @@
 //! connection for each call goes on with the same prompt. Calls of such a connection that belong to
 //! none are left out then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use riglm_domain::economics::CostModel;
@@ -83,7 +83,8 @@ pub async fn account_of_work_session(
 }
 
 /// Returns what the lists came to of the newest `limit` connections that began at a moment or
-/// later: of the work sessions that they belong to, and of those that belong to none.
+/// later: of the work sessions that they belong to, and of those that belong to none. `clients` has
+/// the names that clients give themselves; a work session is that of its first connection.
 ///
 /// # Errors
 ///
@@ -93,26 +94,34 @@ pub async fn recent_lists(
     since: Timestamp,
     limit: u32,
     prices: &CostModel,
+    clients: &BTreeMap<SessionId, String>,
 ) -> Result<RecentLists, StoreError> {
     let connections = store.sessions_since(since, limit).await?;
     let mut recent = RecentLists {
         n_connections: connections.len() as u64,
         ..RecentLists::default()
     };
-    let mut work_sessions = BTreeSet::new();
+    let client = |connection: &SessionId| clients.get(connection).map(String::as_str);
+    let mut work_sessions: BTreeMap<WorkSessionId, Option<&str>> = BTreeMap::new();
     for page in connections.chunks(PAGE) {
         let known = store.work_sessions_of(page, None).await?;
         let mut others = page.to_vec();
         others.retain(|connection| !known.contains_key(connection));
-        work_sessions.extend(known.into_values().flatten());
-        for lists in accounts_of(store, &others, prices).await?.values() {
-            recent.summary.add(&lists.policy, &lists.account);
+        for (connection, known) in known {
+            for work_session in known {
+                work_sessions
+                    .entry(work_session)
+                    .or_insert_with(|| client(&connection));
+            }
+        }
+        for (connection, lists) in accounts_of(store, &others, prices).await? {
+            (recent.summary).add(&lists.policy, client(&connection), &lists.account);
         }
     }
-    for work_session in work_sessions {
+    for (work_session, client) in work_sessions {
         let lists = account_of_work_session(store, work_session, prices).await?;
         if let Some(lists) = lists {
-            recent.summary.add(&lists.policy, &lists.account);
+            recent.summary.add(&lists.policy, client, &lists.account);
         }
     }
     Ok(recent)

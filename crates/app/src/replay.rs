@@ -8,6 +8,7 @@ mod driver;
 mod folds;
 mod forecaster;
 mod history;
+mod listed;
 mod predicted;
 mod session;
 

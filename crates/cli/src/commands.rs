@@ -73,7 +73,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Lists(arguments) => {
             let config = loaded(&arguments.store.places.overrides())?;
-            let empty = Empty::of(arguments.store.json, &lists::empty(&arguments));
+            let empty = Empty::of(arguments.store.json, &lists::empty(&config, &arguments));
             wait_for(unless_unused(
                 &config,
                 empty,

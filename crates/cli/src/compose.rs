@@ -57,6 +57,7 @@ use followers::{Followers, expect_principals};
 use keys::Keys;
 use learning::learning_from;
 use lists::{filter_from, forbidden_from};
+pub(crate) use lists::{options as list_options, words};
 use recommend::recommender_from;
 pub use recommend::recommender_over;
 pub use reload::Following;

@@ -127,19 +127,22 @@ pub enum SelectionMode {
     All,
     /// Patterns of names that the operator wrote.
     Names,
-    /// What the client said that it does, as nothing was learned.
+    /// What the client said that it does.
     Context,
+    /// What servers say of their tools, before anything was learned.
+    General,
 }
 
 impl SelectionMode {
     /// All modes.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Prediction,
         Self::Frequency,
         Self::Pool,
         Self::All,
         Self::Names,
         Self::Context,
+        Self::General,
     ];
 
     /// Returns the name under which the mode is stored and shown.
@@ -152,6 +155,7 @@ impl SelectionMode {
             Self::All => "all",
             Self::Names => "names",
             Self::Context => "context",
+            Self::General => "general",
         }
     }
 
@@ -166,15 +170,16 @@ impl SelectionMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectionReason {
-    /// Too little is known of what the session needs.
+    /// No session is over yet whose needs a list could follow, or the operator has everything shown
+    /// while too little is known.
     ColdStart,
     /// The predictor failed or did not answer in time.
     PredictorFailed,
     /// Nothing was learned yet.
     NothingLearned,
-    /// There are so few tools that a choice would save nothing.
+    /// There are so few tools, or so short ones, that hiding some could never save a search.
     SmallCatalog,
-    /// A shorter list would cost more than it saves.
+    /// By the sessions before, a shorter list would cost more searches than it saves.
     NotPaying,
     /// The operator wants it so.
     Operator,
@@ -208,6 +213,60 @@ impl SelectionReason {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+/// Says in a sentence how the tools of a list were chosen, for operators.
+#[must_use]
+pub fn explained(mode: SelectionMode, reason: Option<SelectionReason>) -> &'static str {
+    use SelectionReason::{
+        ColdStart, NotPaying, NothingLearned, Operator, PredictorFailed, SmallCatalog,
+    };
+    match (mode, reason) {
+        (SelectionMode::All, Some(SmallCatalog)) => {
+            "All tools: they are so few or so short that hiding some could never save a search."
+        }
+        (SelectionMode::All, Some(NotPaying)) => {
+            "All tools: in the sessions so far, the searches for what a shorter list leaves out would \
+             have cost more than it saves."
+        }
+        (SelectionMode::All, Some(ColdStart)) => {
+            "All tools: no session is over yet that a shorter list could follow, and all definitions \
+             together cost less than one search, or prediction.bands.show_all_below asks for all."
+        }
+        (SelectionMode::All, Some(NothingLearned)) => {
+            "All tools: nothing was learned yet, and all definitions together cost less than one search."
+        }
+        (SelectionMode::All, Some(PredictorFailed)) => {
+            "All tools: the predictor failed, and it is not known what was called often."
+        }
+        (SelectionMode::All, Some(Operator) | None) => {
+            "All tools: the policy of the client says so."
+        }
+        (SelectionMode::Prediction, None) => {
+            "The tools that are most likely to be needed, as many as paid in the sessions so far."
+        }
+        (SelectionMode::Prediction, Some(_)) => {
+            "The tools that are most likely to be needed, as many as filtering.max_tools allows: no \
+             session is over yet that says how many pay."
+        }
+        (SelectionMode::General, _) => {
+            "Nothing was learned yet: the tools of all servers in turn, those that find something first."
+        }
+        (SelectionMode::Context, None) => {
+            "The tools that are about what the client said that it does, and behind them what is likely."
+        }
+        (SelectionMode::Context, Some(_)) => {
+            "The tools that are about what the client said that it does; nothing else is known yet."
+        }
+        (SelectionMode::Frequency, Some(NothingLearned)) => {
+            "The tools that were called most often in the last 30 days: learning is off."
+        }
+        (SelectionMode::Frequency, _) => {
+            "The tools that were called most often in the last 30 days: the predictor failed."
+        }
+        (SelectionMode::Pool, _) => "The default pool of filtering.pools: nothing better is known.",
+        (SelectionMode::Names, _) => "The tools whose names fit the patterns of the operator.",
     }
 }
 

@@ -8,6 +8,7 @@ use http::StatusCode;
 use riglm_app::filtering::ForecastTool;
 use riglm_app::proxy::{NoForecast, SessionForecast};
 use riglm_domain::invocation::CallSession;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason, explained};
 use riglm_domain::prediction::{Band, ScoreTerm};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -48,6 +49,13 @@ pub(crate) struct PredictionView {
     policy: &'static str,
     /// The number of the list that it sees; `null` before the first.
     epoch: Option<u64>,
+    /// What chose the tools of that list: `prediction`, `context`, `general`, `frequency`, `pool`,
+    /// `names` or `all`; `null` before the first.
+    mode: Option<&'static str>,
+    /// Why all are shown, or why something else chose them than was to; `null` where nothing did.
+    reason: Option<&'static str>,
+    /// Mode and reason in a sentence; `null` before the first list.
+    list_because: Option<&'static str>,
     /// The probability that the next tool is among those that the list has.
     mass: f64,
     /// How far the prediction is trusted: `show_all`, `search_prominent` or `filter`.
@@ -99,6 +107,9 @@ impl From<SessionForecast> for PredictionView {
             },
             policy: forecast.policy.as_str(),
             epoch: forecast.epoch,
+            mode: forecast.mode.map(SelectionMode::as_str),
+            reason: forecast.reason.map(SelectionReason::as_str),
+            list_because: forecast.mode.map(|mode| explained(mode, forecast.reason)),
             mass: rounded(forecast.mass),
             band: match forecast.band {
                 Band::ShowAll => "show_all",

@@ -93,10 +93,18 @@ pub(crate) struct ConnectionView {
     has_more_calls: bool,
     /// The work sessions that its calls belong to; in lists of sessions, its newest 1,000 calls.
     work_sessions: Vec<String>,
+    /// How likely its client is to look for a tool that it needs and that its list leaves out, by what
+    /// it did so far, from 0 to 1: lists of clients that do not look are longer. `null` where that is
+    /// not known.
+    looks_for_hidden_tools: Option<f64>,
 }
 
 impl ConnectionView {
-    fn new(summary: &SessionSummary, work: &BTreeSet<WorkSessionId>) -> Self {
+    fn new(
+        summary: &SessionSummary,
+        work: &BTreeSet<WorkSessionId>,
+        looks_for_hidden_tools: Option<f64>,
+    ) -> Self {
         let session = &summary.session;
         Self {
             id: session.id.to_string(),
@@ -116,13 +124,14 @@ impl ConnectionView {
             calls: summary.n_calls,
             has_more_calls: false,
             work_sessions: work.iter().map(ToString::to_string).collect(),
+            looks_for_hidden_tools: looks_for_hidden_tools.map(|seeks| (seeks * 1e4).round() / 1e4),
         }
     }
 
     fn listed(session: &ListedSession) -> Self {
         Self {
             has_more_calls: session.has_more_calls,
-            ..Self::new(&session.summary, &session.work_sessions)
+            ..Self::new(&session.summary, &session.work_sessions, session.seeks)
         }
     }
 }
@@ -276,7 +285,8 @@ async fn detail(
         SessionView::Connection(summary) => {
             let work = timeline.iter().filter_map(EntryView::work_session);
             let work: BTreeSet<WorkSessionId> = work.collect();
-            (Some(ConnectionView::new(summary, &work)), None)
+            let seeks = insight.seeks(summary);
+            (Some(ConnectionView::new(summary, &work, seeks)), None)
         }
         SessionView::Work(work) => (None, Some(WorkView::from(work))),
     };

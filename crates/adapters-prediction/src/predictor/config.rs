@@ -128,16 +128,18 @@ impl fmt::Display for PredictorName {
 }
 
 /// Where one band of confidence ends and the next one begins.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Validate)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_order"))]
 pub struct BandsConfig {
-    /// Below this confidence every tool is shown.
+    /// Below this confidence every tool is shown; without it what lists cost decides alone.
     #[validate(range(min = 0.0, max = 1.0, message = "expected a number from 0 to 1"))]
-    pub show_all_below: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub show_all_below: Option<f64>,
     /// Below this confidence the search for tools comes first.
     #[validate(range(min = 0.0, max = 1.0, message = "expected a number from 0 to 1"))]
-    pub search_prominent_below: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search_prominent_below: Option<f64>,
 }
 
 /// The configuration section `prediction`.
@@ -216,13 +218,22 @@ impl PredictionConfig {
     /// Returns the bands that the section asks for.
     #[must_use]
     pub fn bands(&self) -> Bands {
-        self.bands.map_or_else(
-            || self.confidence.bands(),
-            |bands| Bands {
-                show_all_below: bands.show_all_below,
-                search_prominent_below: bands.search_prominent_below,
-            },
-        )
+        let usual = self.confidence.bands();
+        let asked = self.bands.unwrap_or_default();
+        let prominent = asked.search_prominent_below;
+        let prominent = prominent.unwrap_or(usual.search_prominent_below);
+        let show_all = asked.show_all_below;
+        Bands {
+            show_all_below: show_all.unwrap_or(usual.show_all_below.min(prominent)),
+            search_prominent_below: prominent.max(show_all.unwrap_or(0.0)),
+        }
+    }
+
+    /// Returns whether every tool is shown in the lowest band.
+    #[must_use]
+    pub fn shows_all(&self) -> bool {
+        self.bands
+            .is_some_and(|bands| bands.show_all_below.is_some())
     }
 }
 
@@ -286,16 +297,17 @@ fn experts_named(names: &[PredictorName]) -> ExpertSet {
 }
 
 fn check_order(bands: &BandsConfig) -> Result<(), ValidationError> {
-    if bands.show_all_below <= bands.search_prominent_below {
+    let (Some(show_all), Some(prominent)) = (bands.show_all_below, bands.search_prominent_below)
+    else {
+        return Ok(());
+    };
+    if show_all <= prominent {
         return Ok(());
     }
-    Err(ValidationError::new("show_all_below").with_message(
-        format!(
-            "show_all_below ({}) must not be greater than search_prominent_below ({})",
-            bands.show_all_below, bands.search_prominent_below
-        )
-        .into(),
-    ))
+    let text = format!(
+        "show_all_below ({show_all}) must not be greater than search_prominent_below ({prominent})"
+    );
+    Err(ValidationError::new("show_all_below").with_message(text.into()))
 }
 
 fn check_experts(experts: &[PredictorName]) -> Result<(), ValidationError> {

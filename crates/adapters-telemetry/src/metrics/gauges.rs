@@ -26,6 +26,9 @@ pub struct Readings {
     pub n_learned: u64,
     /// How often the predictor failed since the start.
     pub n_predictor_failures: u64,
+    /// For which share of the hidden tools that were needed, as it was predicted, clients looked; `None`
+    /// where none was needed yet.
+    pub share_sought: Option<f64>,
 }
 
 /// What is read of an upstream.
@@ -185,6 +188,11 @@ pub(super) fn watch(meter: &Meter, moment: &Arc<Moment>) {
         "riglm_predictor_failures",
         "How often the predictor failed since the start.",
         |read| Some(read.n_predictor_failures),
+    );
+    gauge(
+        "riglm_hidden_tools_sought_ratio",
+        "For which share of the hidden tools that were needed, as predicted, clients looked.",
+        |read| read.share_sought.map_or_else(Vec::new, one),
     );
 }
 

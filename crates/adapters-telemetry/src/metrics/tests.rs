@@ -261,8 +261,10 @@ fn what_is_read_is_read_anew_each_time() {
             waiting_bytes: 12,
             n_dropped: 5,
         }),
+        share_sought: Some(0.5),
         ..Readings::default()
     });
+    has(&metrics, "riglm_hidden_tools_sought_ratio 0.5");
     has(&metrics, r#"riglm_build_info{version="1.2.3"} 1"#);
     has(&metrics, r#"riglm_upstream_available{upstream="files"} 0"#);
     has(&metrics, "riglm_spool_bytes 12");

@@ -1,5 +1,6 @@
-//! The choice: of what is predicted; where that cannot be, of what was frequent; else the default
-//! pool; else everything.
+//! The choice: what the client says that it does first, then what is predicted; where nothing can be
+//! predicted, what was frequent; before anything was learned, the default pool, or tools in their
+//! typical order.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,10 +10,11 @@ use riglm_domain::id::SessionId;
 use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_domain::listing::{
-    Candidates, Choice, Decision, Evidence, Focus, ListPolicyName, ListPrices, ReadOnly, Standing,
-    WhyAll, decide, focused,
+    Candidates, Choice, Evidence, Finding, Focus, ListBounds, ListPolicyName, ReadOnly,
+    SessionOutlook, SizeHistory, Standing, UnknownTool, WhyAll, choose, focused, size_of,
+    typical_order,
 };
-use riglm_domain::prediction::Band;
+use riglm_domain::prediction::{Band, Party};
 use riglm_domain::retrieval::words;
 use riglm_domain::tool::ToolRef;
 
@@ -43,7 +45,7 @@ pub(super) struct Chosen {
 
 /// The tools of an offer as candidates of a list.
 pub(super) struct OfferCandidates<'a> {
-    tools: &'a [OfferedTool],
+    pub(super) tools: &'a [OfferedTool],
     marks: &'a [Mark],
     kept: &'a HashSet<ToolRef>,
     sizes: &'a Sizes,
@@ -79,61 +81,139 @@ impl Lists {
         marks: &[Mark],
     ) -> Chosen {
         let tools = offer.tools();
-        let options = self.options(ask);
+        let bounds = self.options(ask).bounds;
         let candidates = OfferCandidates {
             tools,
             marks,
             kept,
             sizes: &self.sizes,
         };
-        if tools.len() <= options.bounds.min_tools {
+        if tools.len() <= bounds.min_tools {
             return all(SelectionReason::SmallCatalog);
         }
+        let outlook = self.outlook(ask);
+        let finding = if policy == ListPolicyName::Hints {
+            Finding::OwnSearch
+        } else {
+            Finding::ProxySearch
+        };
+        let size = |ranked: &[(usize, f64)]| {
+            let evidence = Evidence {
+                ranked,
+                outlook: &outlook,
+                finding,
+                all_tokens: self.sizes.total(offer),
+            };
+            size_of(&candidates, &evidence, &bounds, &self.options(ask).prices)
+        };
         let learned = self.next_tools.as_ref().filter(|next| next.has_learned());
-        if learned.is_none() {
+        let Some(next_tools) = learned else {
             let reason = SelectionReason::NothingLearned;
-            return self.topical_or_pool(ask, offer, &candidates, reason);
-        }
+            if let Some(chosen) = self.topical(ask, offer, &candidates, None, Some(reason)) {
+                return chosen;
+            }
+            if let Some(chosen) = self.pool(ask, &candidates, reason) {
+                return chosen;
+            }
+            let (ranked, mode) = self.unlearned(ask, offer).await;
+            return match size(&ranked) {
+                Err(why) => whole(why, reason),
+                Ok(n) => Chosen {
+                    tools: self.chosen(ask, &candidates, &ranked, n).shown,
+                    mode,
+                    reason: Some(reason),
+                    search_first: true,
+                    mass: None,
+                },
+            };
+        };
         let Some(prediction) = self.predict_for_list(ask, offer) else {
-            return self.frequent_or_pool(ask, offer, &candidates).await;
+            return self.frequent_or_pool(ask, offer, &candidates, &size).await;
         };
-        let band = prediction.confidence(options.bounds.max_tools).band;
         let ranked = ranking(&prediction);
-        let some = |choice: Choice| Chosen {
-            mass: Some(mass(&ranked, &choice.shown)),
-            tools: choice.shown,
-            mode: SelectionMode::Prediction,
-            reason: None,
-            search_first: band == Band::SearchProminent,
-        };
-        if policy == ListPolicyName::Hints && band == Band::ShowAll {
-            let topical = self.topical(ask, offer, &candidates, SelectionReason::ColdStart);
-            return topical.unwrap_or_else(|| all(SelectionReason::ColdStart));
+        let size = size(&ranked);
+        let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
+        let knows_texts = cold.is_none() && next_tools.knows_texts(&session_view(ask));
+        let forecast = knows_texts.then_some((ranked.as_slice(), size.unwrap_or(bounds.max_tools)));
+        if let Some(chosen) = self.topical(ask, offer, &candidates, forecast, cold) {
+            return chosen;
         }
-        let evidence = Evidence {
-            ranked: &ranked,
-            band,
-            all_tokens: self.sizes.total(offer),
-        };
-        // A client that loads on demand wants to load little: one search to spare is enough.
-        let prices = ListPrices {
-            n_spare_searches: if policy == ListPolicyName::Hints {
-                options.prices.n_spare_searches.min(1.0)
-            } else {
-                options.prices.n_spare_searches
-            },
-            ..options.prices
-        };
-        match decide(&candidates, &evidence, &options.bounds, &prices) {
-            Decision::Some(choice) => {
-                self.warn_of_budget(ask, &choice);
-                some(choice)
+        // An operator's choice for when little is known; a client that loads on demand is shown all
+        // anyhow.
+        let shows_all = policy != ListPolicyName::Hints && prediction.shows_all(bounds.max_tools);
+        let is_over_budget = bounds
+            .token_budget
+            .is_some_and(|budget| self.sizes.total(offer) > budget);
+        if cold.is_some() || shows_all {
+            let reason = SelectionReason::ColdStart;
+            if let Some(chosen) = self.pool(ask, &candidates, reason) {
+                return chosen;
             }
-            Decision::All(WhyAll::NotPaying) => all(SelectionReason::NotPaying),
-            Decision::All(WhyAll::ColdStart) => {
-                self.topical_or_pool(ask, offer, &candidates, SelectionReason::ColdStart)
+            if shows_all && !is_over_budget {
+                return Chosen {
+                    search_first: true,
+                    ..all(reason)
+                };
             }
         }
+        match size {
+            Err(why) => whole(why, SelectionReason::ColdStart),
+            Ok(n) => {
+                let choice = self.chosen(ask, &candidates, &ranked, n);
+                let band = prediction.confidence(bounds.max_tools).band;
+                Chosen {
+                    mass: Some(mass(&ranked, &choice.shown)),
+                    tools: choice.shown,
+                    mode: SelectionMode::Prediction,
+                    reason: cold,
+                    search_first: cold.is_some() || band != Band::Filter,
+                }
+            }
+        }
+    }
+
+    /// Returns what is expected of the session of who asks, or of any session of its principal for a
+    /// list that sessions share.
+    pub(super) fn outlook(&self, ask: &ListAsk<'_>) -> SessionOutlook {
+        let shape = self.options(ask).prices.shape;
+        let nothing = || SizeHistory::default().outlook(party(ask), ask.is_modern, &shape);
+        let next_tools = self.next_tools.as_ref();
+        next_tools.map_or_else(nothing, |next_tools| {
+            next_tools.outlook(&session_view(ask), ask.is_modern, &shape)
+        })
+    }
+
+    /// Returns the tools in an order that needs no learning, and what it goes by: what was frequent where
+    /// nothing is ever learned, else what servers say of their tools.
+    async fn unlearned(
+        &self,
+        ask: &ListAsk<'_>,
+        offer: &Offer,
+    ) -> (Vec<(usize, f64)>, SelectionMode) {
+        if self.next_tools.is_none() {
+            let frequent = self.frequent(ask, offer).await;
+            if !frequent.is_empty() {
+                return (frequent, SelectionMode::Frequency);
+            }
+        }
+        (typical(offer.tools()), SelectionMode::General)
+    }
+
+    /// Chooses `n` tools beside those that are kept, and notes where the budget has no room for them.
+    fn chosen(
+        &self,
+        ask: &ListAsk<'_>,
+        candidates: &OfferCandidates<'_>,
+        ranked: &[(usize, f64)],
+        n: usize,
+    ) -> Choice {
+        let bounds = ListBounds {
+            max_tools: n,
+            ..self.options(ask).bounds
+        };
+        let choice = choose(candidates, ranked, &bounds);
+        self.warn_of_budget(ask, &choice);
+        choice
     }
 
     /// Returns what the session needs next; `None` where that cannot be said because the predictor
@@ -159,26 +239,23 @@ impl Lists {
         ask: &ListAsk<'_>,
         offer: &Arc<Offer>,
         candidates: &OfferCandidates<'_>,
+        size: &(dyn Fn(&[(usize, f64)]) -> Result<usize, WhyAll> + Sync),
     ) -> Chosen {
+        let reason = SelectionReason::PredictorFailed;
         let ranked = self.frequent(ask, offer).await;
         if ranked.is_empty() {
-            return self.pool_or_all(ask, candidates, SelectionReason::PredictorFailed);
+            let pool = self.pool(ask, candidates, reason);
+            return pool.unwrap_or_else(|| all(reason));
         }
-        let evidence = Evidence {
-            ranked: &ranked,
-            band: Band::SearchProminent,
-            all_tokens: self.sizes.total(offer),
-        };
-        let options = self.options(ask);
-        match decide(candidates, &evidence, &options.bounds, &options.prices) {
-            Decision::Some(choice) => Chosen {
-                tools: choice.shown,
+        match size(&ranked) {
+            Err(_) => all(reason),
+            Ok(n) => Chosen {
+                tools: self.chosen(ask, candidates, &ranked, n).shown,
                 mode: SelectionMode::Frequency,
-                reason: Some(SelectionReason::PredictorFailed),
+                reason: Some(reason),
                 search_first: true,
                 mass: None,
             },
-            Decision::All(_) => all(SelectionReason::PredictorFailed),
         }
     }
 
@@ -201,16 +278,16 @@ impl Lists {
         ranked.collect()
     }
 
-    /// Returns the default pool as a choice, where there is one; else everything.
-    pub(super) fn pool_or_all(
+    /// Returns the default pool as a choice; `None` where there is none.
+    pub(super) fn pool(
         &self,
         ask: &ListAsk<'_>,
         candidates: &OfferCandidates<'_>,
         reason: SelectionReason,
-    ) -> Chosen {
+    ) -> Option<Chosen> {
         let pool = self.default_pool(ask, candidates.tools);
         if pool.len() == candidates.tools.len() {
-            return all(reason);
+            return None;
         }
         // Within the pool, a request about tasks keeps every task tool.
         let said = ask.intent.filter(|_| !ask.is_modern);
@@ -235,13 +312,13 @@ impl Lists {
         tools.retain(|at| candidates.standing(*at) != Standing::Banned);
         tools.sort_unstable();
         tools.dedup();
-        Chosen {
+        Some(Chosen {
             tools,
             mode: SelectionMode::Pool,
             reason: Some(reason),
             search_first: true,
             mass: None,
-        }
+        })
     }
 
     /// Returns the positions of the tools that are shown where nothing better is known, ascending:
@@ -297,6 +374,11 @@ pub(super) fn session_view<'a>(ask: &'a ListAsk<'_>) -> SessionView<'a> {
     }
 }
 
+/// Returns who asks, as what is learned is kept for them.
+fn party(ask: &ListAsk<'_>) -> Party {
+    Party::new(ask.principal, ask.client)
+}
+
 /// Returns whose calls a prediction goes on from: nobody's for a list that sessions share.
 fn live_session(ask: &ListAsk<'_>) -> CallSession {
     if ask.is_modern {
@@ -314,6 +396,33 @@ fn all(reason: SelectionReason) -> Chosen {
         search_first: false,
         mass: None,
     }
+}
+
+/// Returns the whole list, with its reason; `cold` is that of a start.
+fn whole(why: WhyAll, cold: SelectionReason) -> Chosen {
+    match why {
+        WhyAll::SmallCatalog => all(SelectionReason::SmallCatalog),
+        WhyAll::NotPaying => all(SelectionReason::NotPaying),
+        WhyAll::ColdStart => Chosen {
+            search_first: true,
+            ..all(cold)
+        },
+    }
+}
+
+/// Returns the tools in the order in which they are shown before anything was learned.
+fn typical(tools: &[OfferedTool]) -> Vec<(usize, f64)> {
+    let unknown: Vec<UnknownTool<'_>> = (tools.iter())
+        .map(|tool| UnknownTool {
+            server: tool.tool.upstream.as_str(),
+            name: tool.tool.tool.as_str(),
+            read_only: ReadOnly::of_definition(&tool.definition),
+        })
+        .collect();
+    typical_order(&unknown)
+        .into_iter()
+        .map(|at| (at, 0.0))
+        .collect()
 }
 
 /// Returns the probability of the tools at these positions, ascending, together.

@@ -23,7 +23,7 @@ use crate::search::Offer;
 const STORE_DEADLINE: Duration = Duration::from_millis(500);
 /// The least time between two epochs that begin because there are other tools.
 const CATALOG_PAUSE: SignedDuration = SignedDuration::from_secs(60);
-/// How long an epoch lasts in which all is shown because little is known.
+/// How long an epoch lasts that something else than what was learned chose.
 const COLD_EPOCH: Duration = Duration::from_hours(1);
 /// A new epoch of a list that sessions share keeps what was used within this time.
 const KEEP_USED: SignedDuration = SignedDuration::from_mins(30);
@@ -63,7 +63,8 @@ impl Lists {
             return None;
         }
         let longest = self.options(ask).epoch;
-        let lasts = if epoch.mode == SelectionMode::Prediction {
+        let is_learned = epoch.mode == SelectionMode::Prediction && epoch.reason.is_none();
+        let lasts = if is_learned {
             longest
         } else {
             longest.min(COLD_EPOCH)
@@ -261,12 +262,17 @@ impl Lists {
                     .await,
             );
         }
-        let is_small = matches!(
+        let is_for_size = matches!(
             epoch.reason,
-            Some(SelectionReason::SmallCatalog | SelectionReason::NotPaying)
+            Some(
+                SelectionReason::SmallCatalog
+                    | SelectionReason::NotPaying
+                    | SelectionReason::NothingLearned
+                    | SelectionReason::ColdStart
+            )
         );
-        if epoch.mode == SelectionMode::All && is_small && !new.is_empty() {
-            // It was shown whole because it was small, which it may not be any more.
+        if epoch.mode == SelectionMode::All && is_for_size && !new.is_empty() {
+            // It was shown whole because that costs little, which it may not do any more.
             return self
                 .chosen_anew(scope, ask, offer, policy, (marks, &all_known, number))
                 .await;
@@ -437,7 +443,10 @@ fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
 /// Returns whether something else chose the list than was to.
 pub(super) fn is_fallback(epoch: &ListEpoch) -> bool {
     match epoch.mode {
-        SelectionMode::Prediction | SelectionMode::Names | SelectionMode::Context => false,
+        SelectionMode::Prediction
+        | SelectionMode::Names
+        | SelectionMode::Context
+        | SelectionMode::General => false,
         SelectionMode::Frequency | SelectionMode::Pool => true,
         SelectionMode::All => epoch.reason == Some(SelectionReason::PredictorFailed),
     }

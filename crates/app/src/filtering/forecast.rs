@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use riglm_domain::list_shown::SelectionMode;
+use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_domain::listing::ListPolicyName;
 use riglm_domain::prediction::{Band, Explanation};
 use riglm_domain::tool::ToolRef;
@@ -73,6 +73,10 @@ pub struct ListForecast {
     pub policy: ListPolicyName,
     /// The number of the list that it sees; `None` before the first.
     pub epoch: Option<u64>,
+    /// What chose the tools of that list; `None` before the first.
+    pub mode: Option<SelectionMode>,
+    /// Why something else chose them than was to, or why all are shown.
+    pub reason: Option<SelectionReason>,
     /// The probability that the next tool is among those that the list has.
     pub mass: f64,
     /// How far the prediction is trusted.
@@ -122,6 +126,8 @@ impl Lists {
         Some(ListForecast {
             policy: self.policy(ask),
             epoch: shown.as_ref().map(|shown| shown.epoch),
+            mode: shown.as_ref().map(|shown| shown.mode),
+            reason: shown.as_ref().and_then(|shown| shown.reason),
             mass: mass.map(|tool| tool.probability).sum::<f64>().min(1.0),
             band: prediction.confidence(max_tools).band,
             tools: forecast.collect(),

@@ -274,6 +274,14 @@ impl Lists {
         shown
     }
 
+    /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
+    /// `None` before any session.
+    #[must_use]
+    pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {
+        let next_tools = self.next_tools.as_ref()?;
+        next_tools.seeks(principal, client)
+    }
+
     /// Returns how often operators decided something about lists.
     #[must_use]
     pub fn revision(&self) -> u64 {

@@ -21,6 +21,17 @@ const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 /// The text of a list of more tools is not kept.
 const MAX_KEPT: usize = 64;
 
+/// Which tools of the proxy itself a client has use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnToolsUse {
+    /// None: nothing is hidden, nor will be.
+    None,
+    /// That for searching.
+    Search,
+    /// Also those that call any tool and that say what is done: something is hidden, or may be.
+    All,
+}
+
 /// A list as a client sees it.
 #[derive(Debug)]
 pub struct ShownList {
@@ -114,10 +125,9 @@ impl ShownList {
                 })
                 .collect()
         };
-        let hides_some = |list: &Self| !list.is_whole() || list.offer.is_partial();
         std::ptr::eq(self, other)
             || (self.search_first == other.search_first
-                && hides_some(self) == hides_some(other)
+                && self.own_tools() == other.own_tools()
                 && texts(self) == texts(other))
     }
 
@@ -132,6 +142,23 @@ impl ShownList {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.positions.len() == self.offer.tools().len()
+    }
+
+    /// Returns which tools of the proxy itself the client has use for.
+    #[must_use]
+    pub fn own_tools(&self) -> OwnToolsUse {
+        let is_whole = self.is_whole() && !self.offer.is_partial();
+        match self.reason {
+            _ if !is_whole => OwnToolsUse::All,
+            Some(SelectionReason::SmallCatalog) => OwnToolsUse::None,
+            // The next list may leave something out.
+            Some(
+                SelectionReason::ColdStart
+                | SelectionReason::NothingLearned
+                | SelectionReason::NotPaying,
+            ) if self.policy != ListPolicyName::Hints => OwnToolsUse::All,
+            _ => OwnToolsUse::Search,
+        }
     }
 
     /// Returns the tools in the order of the list.
@@ -268,8 +295,13 @@ pub(super) fn render(
     // Where a list as short as the marked part would not pay, everything is to be loaded.
     let is_settled = matches!(
         epoch.reason,
-        Some(SelectionReason::NotPaying | SelectionReason::SmallCatalog)
-    );
+        Some(
+            SelectionReason::NotPaying
+                | SelectionReason::SmallCatalog
+                | SelectionReason::ColdStart
+                | SelectionReason::NothingLearned
+        )
+    ) && epoch.mode == SelectionMode::All;
     let loaded_at_once = if policy == ListPolicyName::Hints && is_settled {
         positions.iter().copied().collect()
     } else if policy == ListPolicyName::Hints && epoch.mode != SelectionMode::All {

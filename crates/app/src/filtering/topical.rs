@@ -1,43 +1,26 @@
-//! The choice by what a client said that it does, while too little was learned for a prediction: the
-//! tools that are about it, by the rule of [`topic`].
-
-use std::cmp::Ordering;
-use std::collections::HashMap;
+//! The choice by what a client said that it does: the tools that are about it come first, whatever was
+//! learned.
 
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
-use riglm_domain::listing::{ListBounds, ReadOnly, TopicTool, choose, topic};
+use riglm_domain::listing::{AskedFor, ReadOnly, TopicTool, contextual, is_write, topic};
 
 use super::ask::ListAsk;
 use super::choosing::{Chosen, OfferCandidates};
 use super::lists::Lists;
 use crate::search::{Offer, OfferedTool};
 
-/// Where fewer tools than `min_tools` are about a text, it is filled up to this many times as many
-/// with those that fit it best: little that is found says that not all was found.
-const FILLED: usize = 2;
-
 impl Lists {
-    /// Returns the tools that are about what the client said that it does; where that cannot be told,
-    /// the default pool or everything.
-    pub(super) fn topical_or_pool(
-        &self,
-        ask: &ListAsk<'_>,
-        offer: &Offer,
-        candidates: &OfferCandidates<'_>,
-        reason: SelectionReason,
-    ) -> Chosen {
-        let topical = self.topical(ask, offer, candidates, reason);
-        topical.unwrap_or_else(|| self.pool_or_all(ask, candidates, reason))
-    }
-
     /// Returns the tools that are about what the client said that it does, within the bounds; `None`
-    /// where that cannot be told, or a pool of the operator is for it.
+    /// where that cannot be told, or a pool of the operator is for it. `forecast` are the most likely
+    /// tools with how many a list has of them, where predictions know what texts mean; `reason` says
+    /// why they do not.
     pub(super) fn topical(
         &self,
         ask: &ListAsk<'_>,
         offer: &Offer,
         candidates: &OfferCandidates<'_>,
-        reason: SelectionReason,
+        forecast: Option<(&[(usize, f64)], usize)>,
+        reason: Option<SelectionReason>,
     ) -> Option<Chosen> {
         let context = ask.context()?;
         let tools = offer.tools();
@@ -46,45 +29,16 @@ impl Lists {
         }
         let described: Vec<TopicTool<'_>> = tools.iter().map(described).collect();
         let topic = topic(context, &described, &self.words)?;
-        let fits: HashMap<usize, f64> = ask
-            .intent
-            .map(|intent| intent.fits.iter().copied().collect())
-            .unwrap_or_default();
-        let fit = |at: usize| fits.get(&at).copied().unwrap_or(0.0);
-        let better = |one: usize, other: usize| -> Ordering { fit(other).total_cmp(&fit(one)) };
-        // Of those that name as much of the text, the ones that fit it better.
-        let mut ranked = topic.tools.clone();
-        let n_said: HashMap<usize, usize> = topic.tools.iter().copied().zip(topic.n_said).collect();
-        let said = |at: &usize| n_said.get(at).copied().unwrap_or(0);
-        ranked.sort_by(|a, b| {
-            said(b)
-                .cmp(&said(a))
-                .then_with(|| better(*a, *b))
-                .then(a.cmp(b))
-        });
-        let n_about = ranked.len();
-        let mut others: Vec<usize> = (0..tools.len())
-            .filter(|at| !n_said.contains_key(at) && fits.contains_key(at))
-            .collect();
-        others.sort_by(|a, b| better(*a, *b).then(a.cmp(b)));
-        ranked.extend(others);
-        let ranked: Vec<(usize, f64)> = ranked.into_iter().map(|at| (at, 0.0)).collect();
+        let fits = ask.intent.map_or(&[][..], |intent| &intent.fits);
+        let asked = AskedFor::of(&topic, fits);
+        let may_write = |at: usize| is_write(described[at].name, described[at].read_only);
         let bounds = self.options(ask).bounds;
-        let n_filled = if n_about < bounds.min_tools {
-            bounds.min_tools.saturating_mul(FILLED).min(ranked.len())
-        } else {
-            n_about
-        };
-        let bounds = ListBounds {
-            max_tools: n_filled.clamp(bounds.min_tools, bounds.max_tools),
-            ..bounds
-        };
-        let choice = choose(candidates, &ranked, &bounds, None);
+        let choice = contextual(candidates, &asked, forecast, &bounds, may_write);
         self.warn_of_budget(ask, &choice);
         Some(Chosen {
             tools: choice.shown,
             mode: SelectionMode::Context,
-            reason: Some(reason),
+            reason,
             search_first: true,
             mass: None,
         })

@@ -1,11 +1,12 @@
 //! A predictor, and the sessions that it is being taught with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::invocation::{CallSession, Outcome, PastCall};
+use riglm_domain::listing::{HiddenNeed, PastSession, SessionTrial, SizeHistory};
 use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, TextEvidence, Trail};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
@@ -37,7 +38,32 @@ pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
 const MAX_OPEN: usize = 10_000;
 
 /// The format of the bytes around those of the predictor.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// How many of the likeliest tools the answer of a search is chosen from: of more no list of the
+/// followed lengths and no answers before it have all.
+const N_LIKELY: usize = 300;
+
+/// How many sessions that are over are kept until it is looked up how they met their lists.
+const MAX_ENDED: usize = 1_000;
+
+/// The text that a call followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said<'a> {
+    /// Its vector.
+    pub(super) vector: &'a Embedding,
+    /// Whether the client said by it what it does, in place of looking for a tool.
+    pub(super) is_context: bool,
+}
+
+/// A session that is over, of which it is to be found out how it met what its list left out.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) session: CallSession,
+    pub(super) last_call: Timestamp,
+    party: Party,
+    trial: SessionTrial<Slot>,
+}
 
 /// A session that may have further calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,6 +72,11 @@ struct Open {
     last_call: Timestamp,
     /// The text that said last what is being done.
     context: Option<ContextId>,
+    party: Party,
+    /// What lists of each length would have meant for it.
+    trial: SessionTrial<Slot>,
+    /// Whether the client had said what it does when the session began.
+    has_context: bool,
 }
 
 impl Open {
@@ -82,6 +113,7 @@ struct Saved {
     origin: Origin,
     read_to: Option<InvocationId>,
     recent: Vec<(InvocationId, Timestamp)>,
+    sizes: SizeHistory,
     predictor: Vec<u8>,
 }
 
@@ -103,6 +135,10 @@ pub(super) struct Learner {
     read_to: Option<InvocationId>,
     /// The calls after that which were read, with when they were received.
     recent: BTreeMap<InvocationId, Timestamp>,
+    /// How long lists should have been.
+    sizes: SizeHistory,
+    /// The newest sessions that are over, until they are taken.
+    ended: VecDeque<Ended>,
     /// Says of how many calls of each principal is learned.
     allowance: Allowance,
     /// Since this one was made or restored.
@@ -124,6 +160,8 @@ impl Learner {
             by_silence: BTreeSet::new(),
             read_to: None,
             recent: BTreeMap::new(),
+            sizes: SizeHistory::default(),
+            ended: VecDeque::new(),
             allowance: Allowance::default(),
             n_learned: 0,
         }
@@ -138,6 +176,33 @@ impl Learner {
     pub(super) fn trail(&self, session: &CallSession, now: Timestamp) -> Option<&Trail> {
         let open = self.open.get(session)?;
         (now.duration_since(open.last_call) <= idle_gap(session)).then_some(&open.trail)
+    }
+
+    /// Returns what lists of each length would have meant for the sessions that are over.
+    pub(super) fn sizes(&self) -> &SizeHistory {
+        &self.sizes
+    }
+
+    /// Returns the sessions that are over since this was asked last, the oldest first.
+    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended).into()
+    }
+
+    /// Learns whether the client of a session looked for what its list left out. `listed` are the
+    /// tools that it was shown.
+    pub(super) fn met(&mut self, ended: &Ended, listed: &BTreeSet<&ToolRef>, sought: bool) {
+        let vocabulary = self.predictor.vocabulary();
+        let is_listed = |slot| {
+            vocabulary
+                .tool(slot)
+                .is_some_and(|tool| listed.contains(tool))
+        };
+        let n_used = u32::try_from(ended.trial.n_used()).unwrap_or(u32::MAX);
+        let need = HiddenNeed {
+            expected: (1.0 - ended.trial.mass(is_listed)) * f64::from(n_used),
+            sought: f64::from(u8::from(sought)),
+        };
+        self.sizes.add_need(ended.party, need);
     }
 
     /// Returns how many calls were learned from since this was made or restored.
@@ -198,9 +263,9 @@ impl Learner {
         }
     }
 
-    /// Learns from a call, unless it was read before. `vector` is that of the text which the call
-    /// followed, where there is one. A call from the future counts as one of now.
-    pub(super) fn follow(&mut self, call: &PastCall, vector: Option<&Embedding>, now: Timestamp) {
+    /// Learns from a call, unless it was read before. `said` is the text which the call followed, where
+    /// there is one. A call from the future counts as one of now.
+    pub(super) fn follow(&mut self, call: &PastCall, said: Option<Said<'_>>, now: Timestamp) {
         if !self.is_new(call) {
             return;
         }
@@ -229,12 +294,17 @@ impl Learner {
             return;
         }
         let session = call.belongs_to();
-        let mut open = self.take(session).unwrap_or_else(|| Open {
+        let known = self.take(session);
+        let is_first = known.is_none();
+        let mut open = known.unwrap_or_else(|| Open {
             trail: Trail::new(party(call)),
             last_call: at,
             context: None,
+            party: party(call),
+            trial: SessionTrial::new([]),
+            has_context: said.is_some_and(|said| said.is_context),
         });
-        if let Some(vector) = vector
+        if let Some(Said { vector, .. }) = said
             && open.context != call.context
         {
             // The call was predicted, for a list, before anybody said what it is for: that prediction
@@ -249,6 +319,7 @@ impl Learner {
         }
         open.last_call = open.last_call.max(at);
         open.trail.set_time(at);
+        self.try_lists(&mut open, slot, is_first);
         (self.predictor).learn(&mut open.trail, &self.known, slot, Lesson::Everything);
         self.n_learned += 1;
         self.has_learned = true;
@@ -257,6 +328,20 @@ impl Learner {
         while self.open.len() > MAX_OPEN {
             self.end_most_silent();
         }
+    }
+
+    /// Notes what lists of each length would have meant for a call, before it is learned from.
+    fn try_lists(&self, open: &mut Open, called: Slot, is_first: bool) {
+        let Open { trail, trial, .. } = open;
+        let predict = || self.predictor.predict(trail, &self.known);
+        if is_first {
+            *trial = SessionTrial::new(predict().ranked().iter().copied());
+        }
+        trial.call(called, || {
+            let forecast = predict();
+            let likely = forecast.ranked().iter().take(N_LIKELY);
+            likely.map(|(slot, _)| *slot).collect::<Vec<Slot>>()
+        });
     }
 
     fn take(&mut self, session: CallSession) -> Option<Open> {
@@ -276,11 +361,27 @@ impl Learner {
     }
 
     fn end_most_silent(&mut self) {
-        let ended = self.by_silence.pop_first();
-        let open = ended.and_then(|(_, session)| self.open.remove(&session));
-        if let Some(open) = open {
-            self.predictor.end_session(&open.trail);
+        let Some((_, session)) = self.by_silence.pop_first() else {
+            return;
+        };
+        let Some(open) = self.open.remove(&session) else {
+            return;
+        };
+        self.predictor.end_session(&open.trail);
+        let past = PastSession {
+            outcome: open.trial.outcome(),
+            has_context: open.has_context,
+        };
+        self.sizes.add(open.party, &past);
+        if self.ended.len() == MAX_ENDED {
+            self.ended.pop_front();
         }
+        self.ended.push_back(Ended {
+            session,
+            last_call: open.last_call,
+            party: open.party,
+            trial: open.trial,
+        });
     }
 
     /// Lets what was learned age until now.
@@ -320,6 +421,7 @@ impl Learner {
             origin: self.origin,
             read_to: self.read_to,
             recent: self.recent.iter().map(|(id, at)| (*id, *at)).collect(),
+            sizes: self.sizes.clone(),
             predictor: self.predictor.snapshot()?,
         };
         postcard::to_allocvec(&saved).map_err(SnapshotError::Unwritable)
@@ -351,6 +453,8 @@ impl Learner {
         self.has_learned = true;
         self.read_to = saved.read_to;
         self.recent = saved.recent.into_iter().collect();
+        self.sizes = saved.sizes;
+        self.ended.clear();
         self.known.clear();
         Ok(())
     }

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::experiment::Lever;
 use riglm_domain::invocation::CallSession;
+use riglm_domain::listing::{SessionOutlook, SessionShape};
 use riglm_domain::prediction::{
-    Bands, Confidence, ConfidenceMeasure, Explanation, Party, Slot, TextEvidence, Trail,
+    Band, Bands, Confidence, ConfidenceMeasure, Explanation, Party, Slot, TextEvidence, Trail,
 };
 use riglm_domain::principal::Principal;
 use riglm_domain::tool::ToolRef;
@@ -30,6 +31,8 @@ pub struct NextToolsOptions {
     pub measure: ConfidenceMeasure,
     /// Where its bands begin.
     pub bands: Bands,
+    /// Whether everything is shown in the lowest band.
+    pub shows_all: bool,
 }
 
 /// A text that says what a session is doing.
@@ -100,7 +103,7 @@ impl Prediction {
     /// prediction is not.
     #[must_use]
     pub fn confidence(&self, max_tools: usize) -> Confidence {
-        let NextToolsOptions { measure, bands } = self.options;
+        let NextToolsOptions { measure, bands, .. } = self.options;
         let value = match measure {
             _ if self.fallback.is_some() => 0.0,
             ConfidenceMeasure::Mass => {
@@ -116,6 +119,15 @@ impl Prediction {
             value,
             band: bands.of(value),
         }
+    }
+}
+
+impl Prediction {
+    /// Returns whether the operator wants everything shown by how little the best `max_tools` are to be
+    /// trusted.
+    #[must_use]
+    pub fn shows_all(&self, max_tools: usize) -> bool {
+        self.options.shows_all && self.confidence(max_tools).band == Band::ShowAll
     }
 }
 
@@ -246,6 +258,45 @@ impl NextTools {
             similarities: Vec::new(),
             options,
         }
+    }
+
+    /// Returns what is to be expected of a session before it begins, by the sessions that are over: of
+    /// its client, or of any client of its principal where the list `is_shared`. `shape` is assumed
+    /// before any.
+    #[must_use]
+    pub fn outlook(
+        &self,
+        view: &SessionView<'_>,
+        is_shared: bool,
+        shape: &SessionShape,
+    ) -> SessionOutlook {
+        let party = Party::new(view.principal, view.client);
+        let learner = self.learner_of(view).read();
+        learner.sizes().outlook(party, is_shared, shape)
+    }
+
+    /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
+    /// `None` before any session.
+    #[must_use]
+    pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {
+        let party = Party::new(principal, client);
+        let learner = self.learner.read();
+        let outlook = (learner.sizes()).outlook(party, false, &SessionShape::TYPICAL);
+        outlook.is_learned().then_some(outlook.seeks)
+    }
+
+    /// Returns how often clients looked for hidden tools that were needed, of everybody; `None` where
+    /// none was needed yet.
+    #[must_use]
+    pub fn share_sought(&self) -> Option<f64> {
+        self.learner.read().sizes().share_sought()
+    }
+
+    /// Returns whether predictions were taught what texts mean: most of the recent sessions said what
+    /// they do.
+    #[must_use]
+    pub fn knows_texts(&self, view: &SessionView<'_>) -> bool {
+        self.learner_of(view).read().sizes().knows_texts()
     }
 
     /// Returns why the tools at these positions are as likely as they are; `None` for those of

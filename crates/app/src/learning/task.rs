@@ -1,5 +1,6 @@
 //! The work in the background: reading, teaching, ageing, learning anew.
 
+mod meeting;
 mod saving;
 mod taught;
 
@@ -10,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use riglm_domain::context::ContextSource;
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::invocation::PastCall;
 use riglm_ports::analytics::{
-    ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, SnapshotRepository,
-    StoreError, ToolDefinitionRepository, Topic,
+    ChangeFeed, ContextRepository, InvocationFilter, InvocationRepository, ListActivityRepository,
+    SnapshotRepository, StoreError, ToolDefinitionRepository, Topic,
 };
 use riglm_ports::clock::Clock;
 use riglm_ports::predictor::Predictor;
@@ -23,10 +25,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use self::meeting::learn_meetings;
 use self::saving::restored;
 use self::taught::Taught;
 use super::arms::OfArms;
-use super::learner::Origin;
+use super::learner::{Origin, Said};
 use super::next_tools::NextTools;
 use super::shared_learner::SharedLearner;
 
@@ -61,6 +64,8 @@ pub struct LearningStores {
     pub contexts: Arc<dyn ContextRepository>,
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
+    /// What sessions were shown, and how they met it.
+    pub activities: Arc<dyn ListActivityRepository>,
     /// What was learned.
     pub snapshots: Arc<dyn SnapshotRepository>,
     /// Notice of what other processes changed.
@@ -339,6 +344,7 @@ impl LearningTask {
                 *after = Some(last);
                 for learner in learners {
                     learner.write().settle(self.clock.now());
+                    learn_meetings(learner, &*self.stores.activities, self.clock.now()).await;
                 }
             }
             if is_all {
@@ -347,6 +353,7 @@ impl LearningTask {
         }
         for learner in learners {
             learner.write().end_silent(self.clock.now());
+            learn_meetings(learner, &*self.stores.activities, self.clock.now()).await;
         }
         Ok(is_all)
     }
@@ -370,15 +377,19 @@ impl LearningTask {
         if learners.iter().any(is_unknown) {
             self.know_tools(learners).await?;
         }
-        let vectors = self.vectors(&page).await?;
+        let texts = self.texts(&page).await?;
         let (learners, next_tools) = (learners.to_vec(), Arc::clone(&self.next_tools));
         let now = self.clock.now();
         let started = Instant::now();
         self.off_the_path(move || {
             for call in &page {
-                let vector = call.context.and_then(|context| vectors.get(&context));
+                let said = call.context.and_then(|context| texts.get(&context));
+                let said = said.map(|(vector, is_context)| Said {
+                    vector,
+                    is_context: *is_context,
+                });
                 for learner in &learners {
-                    let follow = AssertUnwindSafe(|| learner.write().follow(call, vector, now));
+                    let follow = AssertUnwindSafe(|| learner.write().follow(call, said, now));
                     if catch_unwind(follow).is_err() {
                         next_tools.failed("learn from a call");
                     }
@@ -390,11 +401,12 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Returns the vectors of the texts that calls followed.
-    async fn vectors(
+    /// Returns the vectors of the texts that calls followed, and whether clients said by them what they
+    /// do.
+    async fn texts(
         &self,
         calls: &[PastCall],
-    ) -> Result<BTreeMap<ContextId, Embedding>, StoreError> {
+    ) -> Result<BTreeMap<ContextId, (Embedding, bool)>, StoreError> {
         let ids: BTreeSet<ContextId> = calls.iter().filter_map(|call| call.context).collect();
         if ids.is_empty() {
             return Ok(BTreeMap::new());
@@ -408,10 +420,11 @@ impl LearningTask {
             }
             contexts => contexts?,
         };
-        let vectors = contexts.into_iter();
-        Ok(vectors
-            .filter_map(|context| Some((context.id, context.embedding?)))
-            .collect())
+        let texts = contexts.into_iter().filter_map(|context| {
+            let is_context = context.source != ContextSource::Search;
+            Some((context.id, (context.embedding?, is_context)))
+        });
+        Ok(texts.collect())
     }
 
     async fn know_tools(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {

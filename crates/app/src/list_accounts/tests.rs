@@ -56,13 +56,17 @@ async fn connections_of_a_work_session_are_judged_together() {
     }
     use_tools(&store, 40, "all", None).await;
     let prices = CostModel::default();
-    let recent = |since| recent_lists(&store, moment(since), 99, &prices);
+    let clients = [10, 20, 30].map(|n| (session(run(1), n).id, "agent".to_owned()));
+    let clients = BTreeMap::from(clients);
+    let recent = |since| recent_lists(&store, moment(since), 99, &prices, &clients);
     let all = recent(0).await.unwrap();
     assert_eq!(all.n_connections, 4);
     assert_eq!(all.summary.all.sessions, 2);
     let epoch = all.summary.by_policy["epoch"];
     assert_eq!(epoch.sessions, 1);
     assert_eq!((epoch.total.searches, epoch.total.tool_misses), (2, 1));
+    let agent = all.summary.by_client["agent"];
+    assert_eq!((agent.sessions, agent.share_looking()), (1, Some(1.0)));
     let together = account_of_work_session(&store, work_session, &prices)
         .await
         .unwrap()
@@ -70,7 +74,9 @@ async fn connections_of_a_work_session_are_judged_together() {
     assert_eq!(epoch.total, together.account);
     let none = recent(60).await.unwrap();
     assert_eq!(none, RecentLists::default());
-    let newest = recent_lists(&store, moment(0), 1, &prices).await.unwrap();
+    let newest = recent_lists(&store, moment(0), 1, &prices, &clients)
+        .await
+        .unwrap();
     assert_eq!(newest.summary.by_policy.keys().collect::<Vec<_>>(), ["all"]);
     let unknown = WorkSessionId::new(moment(2), [2; 10]);
     let unknown = account_of_work_session(&store, unknown, &prices).await;

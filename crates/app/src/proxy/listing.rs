@@ -15,7 +15,7 @@ use super::caller::Caller;
 use super::relay::listing::array;
 use super::search_tool::{OwnTool, Taken};
 use super::shared::Shared;
-use crate::filtering::{ListForecast, ListIntent, Lists, ShownList};
+use crate::filtering::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
 use crate::search::{Offer, TextFit};
 
 /// A list that is made for a caller.
@@ -158,12 +158,14 @@ impl Listing<'_> {
         let Some(tools) = &self.shared.search_tool else {
             return array(&[], &text, &[]);
         };
-        // What calls any tool, and what says what is done, are of use where something is left out.
-        let has_others = !shown.is_whole() || shown.offer().is_partial();
+        let used = shown.own_tools();
         let revision = self.caller.revision();
         let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
-        let needs_others = |tool| matches!(tool, OwnTool::CallTool | OwnTool::SetContext);
-        own.retain(|(tool, _)| has_others || !needs_others(*tool));
+        own.retain(|(tool, _)| match tool {
+            OwnTool::Search => used != OwnToolsUse::None,
+            OwnTool::CallTool | OwnTool::SetContext => used == OwnToolsUse::All,
+            _ => true,
+        });
         let is_before = |tool: OwnTool| tool == OwnTool::Search && shown.search_first;
         let part = |before: bool| -> Vec<&str> {
             let own = own.iter().filter(|(tool, _)| is_before(*tool) == before);

@@ -50,6 +50,13 @@ impl Proxy {
         self.open_session(is_it)?.caller.known_row()
     }
 
+    /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
+    /// `None` where that is not known.
+    #[must_use]
+    pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {
+        self.shared.filter.lists()?.seeks(principal, client)
+    }
+
     /// Returns the open session with this identifier, of its work session, its connection or its
     /// transport, as far as it is recorded.
     #[must_use]

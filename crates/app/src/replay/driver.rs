@@ -1,11 +1,15 @@
 //! Predictors and policies over a stream of sessions.
 
-use riglm_domain::economics::CostModel;
-use riglm_domain::evaluation::replay::{ListMetrics, ListSimulation, SimulatedPolicy};
+use riglm_domain::evaluation::replay::{
+    BestFixed, ListMetrics, ListSimulation, SimulatedOptions, SimulatedPolicy, SimulatedSession,
+    fixed_sizes,
+};
 use riglm_domain::evaluation::{ColdStarts, Forecast, PredictionMetrics};
+use riglm_domain::listing::{ListBounds, TopicWords};
 
 use super::folds::{N_FOLDS, fold_of};
 use super::forecaster::{Forecaster, ReplayedPredictor, play};
+use super::listed::ListedCatalog;
 use super::session::{ReplayCatalog, ReplaySession, SessionSource};
 
 /// How sessions are replayed.
@@ -15,12 +19,10 @@ pub struct ReplayOptions {
     pub predictors: Vec<ReplayedPredictor>,
     /// The policies that make lists of what the first predictor predicts.
     pub policies: Vec<SimulatedPolicy>,
-    /// How many tools lists of a fixed length have.
-    pub max_tools: usize,
-    /// How many tools the answer of a search carries besides the found one.
-    pub n_inline: usize,
-    /// What lists cost.
-    pub costs: CostModel,
+    /// How lists are made of what is predicted, and what they cost.
+    pub lists: SimulatedOptions,
+    /// By which words it is told what sessions say that they do.
+    pub words: TopicWords,
     /// Whether predictors see what was asked for.
     pub with_query: bool,
     /// Whether nothing is known of the task of a session that is predicted: each fifth of the
@@ -42,6 +44,21 @@ pub struct ReplayReport {
     pub predictors: Vec<PredictorReport>,
     /// The policies, in the order in which they were asked for.
     pub policies: Vec<(SimulatedPolicy, ListMetrics)>,
+    /// The policy that the proxy has by default.
+    pub live: ListMetrics,
+    /// The list of a fixed length that would have cost least, of the answers of whose searches the
+    /// proxy makes the same; `None` without calls.
+    pub best_fixed: Option<BestFixed>,
+}
+
+impl ReplayReport {
+    /// Returns by which share the policy that the proxy has by default cost more than the list of a
+    /// fixed length that would have cost least; `None` without calls.
+    #[must_use]
+    pub fn regret(&self) -> Option<f64> {
+        let best = self.best_fixed?.weighed_cost;
+        (best > 0.0).then(|| self.live.weighed_cost / best - 1.0)
+    }
 }
 
 /// How good a predictor was.
@@ -149,7 +166,12 @@ impl Ensemble {
 struct Measured<'a> {
     options: &'a ReplayOptions,
     metrics: Vec<(PredictionMetrics, ColdStarts)>,
+    catalog: ListedCatalog<'a>,
     policies: Vec<ListSimulation>,
+    live: ListSimulation,
+    /// Lists of a fixed length.
+    fixed: Vec<(usize, ListSimulation)>,
+    session: Option<SimulatedSession>,
     forecast: Forecast,
     /// For each call of the session whether it is the first one of its tool.
     first_uses: Vec<bool>,
@@ -160,16 +182,33 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    fn new(catalog: &ReplayCatalog, options: &'a ReplayOptions) -> Self {
+    fn new(catalog: &'a ReplayCatalog, options: &'a ReplayOptions) -> Self {
         let n_tools = catalog.tools.len();
-        let simulated = |policy: &SimulatedPolicy| {
-            let (max_tools, n_inline) = (options.max_tools, options.n_inline);
-            ListSimulation::new(*policy, n_tools, max_tools, n_inline, options.costs)
+        let tokens_per_tool = options.lists.prices.model.tokens_per_tool;
+        let catalog = ListedCatalog::new(catalog, tokens_per_tool, &options.words);
+        let lists = &options.lists;
+        let simulated = |policy: SimulatedPolicy, lists: &SimulatedOptions| {
+            ListSimulation::new(policy, catalog.simulated(), lists)
         };
+        let of_length = |max_tools: usize| {
+            let bounds = ListBounds {
+                min_tools: lists.bounds.min_tools.min(max_tools),
+                max_tools,
+                ..lists.bounds
+            };
+            let lists = SimulatedOptions { bounds, ..*lists };
+            (max_tools, simulated(SimulatedPolicy::StaticInline, &lists))
+        };
+        let policies = options.policies.iter();
+        let sizes = fixed_sizes(n_tools, lists.bounds.max_tools).into_iter();
         Self {
             options,
             metrics: vec![Default::default(); options.predictors.len()],
-            policies: options.policies.iter().map(simulated).collect(),
+            policies: policies.map(|policy| simulated(*policy, lists)).collect(),
+            live: simulated(SimulatedPolicy::Live, lists),
+            fixed: sizes.map(of_length).collect(),
+            catalog,
+            session: None,
             forecast: Forecast::default(),
             first_uses: Vec::new(),
             is_used: vec![false; n_tools],
@@ -188,6 +227,7 @@ impl<'a> Measured<'a> {
             self.first_uses.push(is_first);
             self.n_first_uses += u64::from(is_first);
         }
+        self.session = Some(self.catalog.session(session, self.options.with_query));
         self.n_sessions += 1;
         self.n_calls += session.calls.len() as u64;
     }
@@ -200,8 +240,11 @@ impl<'a> Measured<'a> {
         metrics.add(&self.forecast, called, is_first_use);
         cold_starts.add(&self.forecast, position == 0);
         if predictor == 0 {
-            for policy in &mut self.policies {
-                policy.add(&self.forecast, called, position == 0);
+            let begins = self.session.as_ref().filter(|_| position == 0);
+            let fixed = self.fixed.iter_mut().map(|(_, simulation)| simulation);
+            let all = self.policies.iter_mut().chain(fixed);
+            for policy in all.chain([&mut self.live]) {
+                policy.add(&self.forecast, called, begins);
             }
         }
     }
@@ -209,7 +252,14 @@ impl<'a> Measured<'a> {
     fn report(self) -> ReplayReport {
         let predictors = self.options.predictors.iter().zip(self.metrics);
         let policies = self.options.policies.iter().zip(&self.policies);
+        let fixed = self.fixed.iter().map(|(max_tools, simulation)| BestFixed {
+            max_tools: *max_tools,
+            weighed_cost: simulation.metrics().weighed_cost,
+        });
+        let best = fixed.min_by(|a, b| a.weighed_cost.total_cmp(&b.weighed_cost));
         ReplayReport {
+            live: self.live.metrics(),
+            best_fixed: best.filter(|_| self.n_calls > 0),
             n_sessions: self.n_sessions,
             n_calls: self.n_calls,
             n_first_uses: self.n_first_uses,

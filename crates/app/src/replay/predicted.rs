@@ -32,16 +32,7 @@ impl Predicted {
     /// Returns the predictor over a catalog. It has learned nothing.
     pub(super) fn new(mut predictor: Box<dyn Predictor>, catalog: &ReplayCatalog) -> Self {
         let tools: Vec<ToolRef> = catalog.tools.iter().map(tool_ref).collect();
-        let indexed = catalog.tools.iter().zip(&tools).map(|(tool, named)| {
-            let text = ToolText {
-                server: tool.server.clone(),
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                ..ToolText::default()
-            };
-            IndexedTool::new(named.clone(), text)
-        });
-        let index = ToolIndex::new(indexed.collect());
+        let index = index_of(catalog);
         let slot_of: Vec<Option<Slot>> = tools.iter().map(|tool| predictor.intern(tool)).collect();
         let mut candidates: Vec<Slot> = slot_of.iter().copied().flatten().collect();
         candidates.sort_unstable();
@@ -127,6 +118,20 @@ fn trail(principal: Option<&Principal>, client: Option<&str>) -> Trail {
     let local = Principal::local();
     let principal = principal.unwrap_or(&local);
     Trail::new(Party::new(principal, client.unwrap_or_default()))
+}
+
+/// Returns the index of the words of a catalog.
+pub(super) fn index_of(catalog: &ReplayCatalog) -> ToolIndex {
+    let indexed = catalog.tools.iter().map(|tool| {
+        let text = ToolText {
+            server: tool.server.clone(),
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            ..ToolText::default()
+        };
+        IndexedTool::new(tool_ref(tool), text)
+    });
+    ToolIndex::new(indexed.collect())
 }
 
 /// Returns a tool of a catalog as predictors name it. Names of servers may be any text there.

@@ -35,16 +35,19 @@ pub struct ReplayArgs {
     /// of what the first one predicts [default: mix, cooccurrence and frequency]
     #[arg(long, value_name = "NAME", value_parser = predictor)]
     pub predictor: Vec<PredictorName>,
-    /// A list policy: static, static+inline, rerank, sticky, or conformal-N to cover N % of the
-    /// calls; may be given several times [default: all, with 80, 90, 95 and 98 %]
+    /// A list policy: live (what the proxy shows by default), static, static+inline, rerank, sticky, or
+    /// conformal-N to cover N % of the calls; may be given several times [default: all, with 80, 90,
+    /// 95 and 98 %]
     #[arg(long, value_name = "NAME")]
     pub policy: Vec<SimulatedPolicy>,
-    /// How many tools lists of a fixed length have
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_tools: u32,
-    /// How many tools the answer of a search carries besides the found one
-    #[arg(long, value_name = "M", default_value_t = 9)]
-    pub inline: u32,
+    /// How many tools a list has at most, and lists of a fixed length have [default:
+    /// filtering.max_tools]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_tools: Option<u32>,
+    /// How many tools the answer of a search carries besides the found one [default:
+    /// search.n_predicted]
+    #[arg(long, value_name = "M")]
+    pub inline: Option<u32>,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,

@@ -9,7 +9,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::list_accounts::{RecentLists, recent_lists};
 use riglm_domain::economics::CostModel;
 use riglm_domain::list_account::{ASSUMPTIONS, PolicySummary};
-use riglm_ports::analytics::ListShownRepository as _;
+use riglm_ports::analytics::{ListShownRepository as _, SessionRepository as _};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
@@ -32,8 +32,11 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
         return Ok(print(&text)?);
     }
     let since = since(arguments.days);
-    let prices = CostModel::default();
-    let recent = recent_lists(&store, since, arguments.limit, &prices).await?;
+    let prices = config.filtering.costs.model();
+    let clients = (store.sessions(arguments.limit).await?.into_iter())
+        .map(|summary| (summary.session.id, summary.session.client_info.name))
+        .collect();
+    let recent = recent_lists(&store, since, arguments.limit, &prices, &clients).await?;
     if recent.n_connections >= u64::from(arguments.limit) {
         note(&format!(
             "looked at the newest {} sessions; there may be more, see --limit",
@@ -53,13 +56,13 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
 }
 
 /// Returns what is printed as JSON where nothing is recorded yet.
-pub(super) fn empty(arguments: &ListsArgs) -> Value {
+pub(super) fn empty(config: &Config, arguments: &ListsArgs) -> Value {
     match arguments.session {
         Some(_) => json!([]),
         None => as_json(
             &RecentLists::default(),
             since(arguments.days),
-            &CostModel::default(),
+            &config.filtering.costs.model(),
         ),
     }
 }
@@ -75,11 +78,16 @@ fn as_json(recent: &RecentLists, since: Timestamp, prices: &CostModel) -> Value 
     let policies: Map<String, Value> = policies
         .map(|(policy, summary)| (policy.clone(), summary_as_json(summary)))
         .collect();
+    let clients = recent.summary.by_client.iter();
+    let clients: Map<String, Value> = clients
+        .map(|(client, summary)| (client.clone(), summary_as_json(summary)))
+        .collect();
     json!({
         "since": since,
         "connections": recent.n_connections,
         "all": summary_as_json(&recent.summary.all),
         "policies": policies,
+        "clients": clients,
         "prices": {
             "cached_read": prices.cached_read,
             "cache_write": prices.cache_write,
@@ -108,6 +116,8 @@ fn summary_as_json(summary: &PolicySummary) -> Value {
         "tokens_saved": total.tokens_saved,
         "cost_avoided": total.cost_avoided,
         "share_at_a_loss": summary.share_at_a_loss(),
+        "sessions_hiding": summary.sessions_hiding,
+        "share_looking": summary.share_looking(),
     })
 }
 
@@ -134,25 +144,35 @@ fn as_table(recent: &RecentLists) -> String {
     if recent.summary.all.sessions == 0 {
         return "no lists are recorded".into();
     }
-    let columns = [
-        Column::Text("POLICY"),
-        Column::Number("SESSIONS"),
-        Column::Number("LIST SIZE"),
-        Column::Number("SHOWN %"),
-        Column::Number("MISSES"),
-        Column::Number("SEARCHES"),
-        Column::Number("CHANGES"),
-        Column::Number("TOKENS SAVED"),
-        Column::Number("COST AVOIDED"),
-        Column::Number("AT A LOSS %"),
-    ];
+    let columns = |of: &'static str| {
+        [
+            Column::Text(of),
+            Column::Number("SESSIONS"),
+            Column::Number("LIST SIZE"),
+            Column::Number("SHOWN %"),
+            Column::Number("MISSES"),
+            Column::Number("SEARCHES"),
+            Column::Number("CHANGES"),
+            Column::Number("TOKENS SAVED"),
+            Column::Number("COST AVOIDED"),
+            Column::Number("AT A LOSS %"),
+            Column::Number("LOOK %"),
+        ]
+    };
     let policies = (recent.summary.by_policy.iter()).map(|(policy, summary)| {
         let name = foreign(policy);
         row(name, summary)
     });
     let all = row("all together".into(), &recent.summary.all);
-    let shown = table(&columns, policies.chain([all]).collect());
-    format!("{shown}\n\nList size, misses, searches and changes are means of a session.")
+    let policies = table(&columns("POLICY"), policies.chain([all]).collect());
+    let clients =
+        (recent.summary.by_client.iter()).map(|(client, summary)| row(foreign(client), summary));
+    let clients = table(&columns("CLIENT"), clients.collect());
+    format!(
+        "{policies}\n\n{clients}\n\nList size, misses, searches and changes are means of a session. \
+         LOOK % is the share of the sessions with hidden tools in which the client searched or called \
+         one: lists of clients that do not look become longer."
+    )
 }
 
 fn row(name: String, summary: &PolicySummary) -> Vec<String> {
@@ -167,6 +187,8 @@ fn row(name: String, summary: &PolicySummary) -> Vec<String> {
         summary.total.tokens_saved.to_string(),
         format!("{:.0}", summary.total.cost_avoided),
         format!("{:.1}", 100.0 * summary.share_at_a_loss()),
+        (summary.share_looking())
+            .map_or_else(|| "-".into(), |share| format!("{:.1}", 100.0 * share)),
     ]
 }
 
@@ -189,9 +211,9 @@ mod tests {
             cost_avoided,
             ..ListAccount::default()
         };
-        recent.summary.add("epoch", &account(900.4));
-        recent.summary.add("epoch", &account(-100.0));
-        recent.summary.add("\u{1b}[2J", &account(0.0));
+        recent.summary.add("epoch", None, &account(900.4));
+        recent.summary.add("epoch", None, &account(-100.0));
+        recent.summary.add("\u{1b}[2J", None, &account(0.0));
         recent
     }
 
@@ -226,7 +248,7 @@ mod tests {
             .map(|line| line.split_whitespace().collect())
             .collect();
         let expected = [
-            "epoch", "2", "10.0", "25.0", "0.00", "3.00", "0.00", "12000", "800", "50.0",
+            "epoch", "2", "10.0", "25.0", "0.00", "3.00", "0.00", "12000", "800", "50.0", "100.0",
         ];
         assert_eq!(lines[2], expected);
         assert_eq!(lines[3][..3], ["all", "together", "3"]);

@@ -17,12 +17,13 @@ use riglm_app::replay::{
     History, ReplayCatalog, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
     history_catalog, replay,
 };
-use riglm_domain::economics::CostModel;
-use riglm_domain::evaluation::replay::SimulatedPolicy;
+use riglm_domain::evaluation::replay::{SimulatedOptions, SimulatedPolicy};
+use riglm_domain::listing::ListBounds;
 
 use self::report::Replayed;
 use self::sessions::SessionFile;
 use crate::args::ReplayArgs;
+use crate::compose::{list_options, words};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
@@ -36,7 +37,7 @@ const PREDICTORS: [PredictorName; 3] = [
 
 /// Replays what the arguments name, and prints what was measured.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
-    let options = options(&config.prediction, arguments);
+    let options = options(config, arguments);
     let started = Instant::now();
     let input = &arguments.input;
     if input.catalog.is_none() && !input.from_store {
@@ -77,24 +78,40 @@ pub(super) fn empty() -> serde_json::Value {
         "catalog": 0,
         "predictors": {},
         "policies": {},
+        "best_fixed": null,
+        "regret": null,
         "seconds": 0.0,
     })
 }
 
-/// Returns what is replayed; predictors learn as the configuration says.
-fn options(config: &PredictionConfig, arguments: &ReplayArgs) -> ReplayOptions {
+/// Returns what is replayed; predictors learn and lists are chosen as the configuration says.
+fn options(config: &Config, arguments: &ReplayArgs) -> ReplayOptions {
     let predictors = chosen(&arguments.predictor, &PREDICTORS);
-    let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     ReplayOptions {
         predictors: (predictors.into_iter())
-            .map(|name| predictor(name, config))
+            .map(|name| predictor(name, &config.prediction))
             .collect(),
         policies: chosen(&arguments.policy, &SimulatedPolicy::DEFAULT),
-        max_tools: at_most(arguments.max_tools),
-        n_inline: at_most(arguments.inline),
-        costs: CostModel::default(),
+        lists: lists(config, arguments),
+        words: words(config),
         with_query: !arguments.no_query,
         unseen_tasks: arguments.unseen_tasks,
+    }
+}
+
+/// Returns how lists are chosen: as the configuration says, but for what the arguments name.
+fn lists(config: &Config, arguments: &ReplayArgs) -> SimulatedOptions {
+    let wanted = list_options(&config.filtering, &config.search);
+    let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let max_tools = arguments.max_tools.map_or(wanted.bounds.max_tools, at_most);
+    SimulatedOptions {
+        bounds: ListBounds {
+            min_tools: wanted.bounds.min_tools.min(max_tools),
+            max_tools,
+            ..wanted.bounds
+        },
+        n_inline: at_most(arguments.inline.unwrap_or(config.search.n_predicted)),
+        prices: wanted.prices,
     }
 }
 

@@ -6,7 +6,6 @@ use anyhow::Context;
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_app::list_accounts::{SessionLists, accounts_of};
-use riglm_domain::economics::CostModel;
 use riglm_domain::id::SessionId;
 use riglm_domain::list_account::ListAccount;
 use riglm_domain::session::SessionSummary;
@@ -29,11 +28,11 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
         ));
     }
     let text = if arguments.json {
-        let lists = lists_of(&store, &sessions).await?;
+        let lists = lists_of(&store, &sessions, config).await?;
         let json = as_json(&sessions, &lists);
         serde_json::to_string(&json).context("failed to write sessions as JSON")?
     } else if arguments.lists {
-        as_table_of_lists(&sessions, &lists_of(&store, &sessions).await?)
+        as_table_of_lists(&sessions, &lists_of(&store, &sessions, config).await?)
     } else {
         as_table(&sessions)
     };
@@ -43,9 +42,13 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
 /// What lists came to, by session.
 type Lists = BTreeMap<SessionId, SessionLists>;
 
-async fn lists_of(store: &Store, sessions: &[SessionSummary]) -> anyhow::Result<Lists> {
+async fn lists_of(
+    store: &Store,
+    sessions: &[SessionSummary],
+    config: &Config,
+) -> anyhow::Result<Lists> {
     let ids: Vec<SessionId> = sessions.iter().map(|summary| summary.session.id).collect();
-    Ok(accounts_of(store, &ids, &CostModel::default()).await?)
+    Ok(accounts_of(store, &ids, &config.filtering.costs.model()).await?)
 }
 
 /// Returns the sessions in the form that scripts rely on. `lists` is `null` for a session of which

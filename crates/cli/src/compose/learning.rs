@@ -28,6 +28,7 @@ pub(super) fn learning_from(
         calls: Arc::clone(&store) as _,
         contexts: Arc::clone(&store) as _,
         tools: Arc::clone(&store) as _,
+        activities: Arc::clone(&store) as _,
         snapshots: Arc::clone(&store) as _,
         changes: store,
     };
@@ -61,6 +62,7 @@ pub(super) fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions 
     NextToolsOptions {
         measure: config.confidence,
         bands: config.bands(),
+        shows_all: config.shows_all(),
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn forbidden_names(config: &Config) -> ForbiddenNames {
 
 /// Returns the words by which it is told what clients say that they do. Files of words that cannot be
 /// read are refused where the search and the recommender read them.
-fn words(config: &Config) -> TopicWords {
+pub(crate) fn words(config: &Config) -> TopicWords {
     let shipped = TopicWords::shipped();
     TopicWords {
         lexicon: (config.recommend.options()).map_or(shipped.lexicon, |options| options.lexicon),
@@ -127,7 +127,7 @@ pub(super) fn profile_options(config: &Config) -> impl Iterator<Item = (String, 
 }
 
 /// Returns what the operator wants of lists.
-pub(super) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
+pub(crate) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOptions {
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let clients = config.clients.iter().map(|client| ClientRule {
         name: NamePattern::new(&client.name),
@@ -149,10 +149,9 @@ pub(super) fn options(config: &FilteringConfig, search: &SearchConfig) -> ListOp
             token_budget: config.token_budget,
         },
         prices: ListPrices {
-            model: config.costs.model(),
             n_inline: search.n_predicted.saturating_add(1),
             answer_tokens: u32::try_from(search.token_budget).map_or(f64::MAX, f64::from),
-            ..ListPrices::default()
+            ..config.costs.prices()
         },
         coverage: config.coverage,
         epoch: config.epoch,

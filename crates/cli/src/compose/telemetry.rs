@@ -79,6 +79,7 @@ impl Sources {
                 .collect(),
             n_learned: next_tools.map_or(0, |next_tools| next_tools.n_learned()),
             n_predictor_failures: next_tools.map_or(0, |next_tools| next_tools.n_failed()),
+            share_sought: next_tools.and_then(|next_tools| next_tools.share_sought()),
         }
     }
 }

@@ -2,12 +2,15 @@
 //! each with what was forecast of it, and are measured by what they would have listed.
 
 mod conformal;
-mod epoch;
 mod fixed;
+mod live;
 mod policy;
 mod simulation;
 mod sticky;
 mod tool_set;
 
 pub use policy::{ListPolicyError, SimulatedPolicy};
-pub use simulation::{ListMetrics, ListSimulation};
+pub use simulation::{
+    BestFixed, ListMetrics, ListSimulation, SimulatedCatalog, SimulatedOptions, SimulatedSession,
+    fixed_sizes,
+};

@@ -13,13 +13,18 @@ pub struct ListSummary {
     pub all: PolicySummary,
     /// Sessions by the policy of their newest list.
     pub by_policy: BTreeMap<String, PolicySummary>,
+    /// Sessions by the name that their client gives itself, where that is known.
+    pub by_client: BTreeMap<String, PolicySummary>,
 }
 
 impl ListSummary {
     /// Adds the account of a session whose newest list this policy chose.
-    pub fn add(&mut self, policy: &str, account: &ListAccount) {
+    pub fn add(&mut self, policy: &str, client: Option<&str>, account: &ListAccount) {
         self.all.add(account);
         (self.by_policy.entry(policy.to_owned()).or_default()).add(account);
+        if let Some(client) = client {
+            (self.by_client.entry(client.to_owned()).or_default()).add(account);
+        }
     }
 }
 
@@ -32,6 +37,11 @@ pub struct PolicySummary {
     pub total: ListAccount,
     /// Sessions that the shorter lists cost more than they saved.
     pub sessions_at_a_loss: u64,
+    /// Sessions whose newest list left tools out.
+    pub sessions_hiding: u64,
+    /// Those of them whose client looked for such a tool: it searched, called one, or used the tool
+    /// that calls others.
+    pub sessions_looking: u64,
 }
 
 impl PolicySummary {
@@ -71,6 +81,13 @@ impl PolicySummary {
         ratio(self.sessions_at_a_loss, self.sessions)
     }
 
+    /// Returns in which share of the sessions that hid tools the client looked for one; `None` where
+    /// none did.
+    #[must_use]
+    pub fn share_looking(&self) -> Option<f64> {
+        (self.sessions_hiding > 0).then(|| ratio(self.sessions_looking, self.sessions_hiding))
+    }
+
     fn add(&mut self, account: &ListAccount) {
         let total = &mut self.total;
         for (sum, n) in [
@@ -92,6 +109,10 @@ impl PolicySummary {
         total.cost_avoided = cost.clamp(f64::MIN, f64::MAX);
         self.sessions += 1;
         self.sessions_at_a_loss += u64::from(account.cost_avoided < 0.0);
+        let hides_some = account.shown_tools < account.available_tools;
+        let looked = account.searches > 0 || account.tool_misses > 0;
+        self.sessions_hiding += u64::from(hides_some);
+        self.sessions_looking += u64::from(hides_some && looked);
     }
 }
 

@@ -195,9 +195,9 @@ fn a_summary_has_means_by_policy() {
         cost_avoided,
         ..ListAccount::default()
     };
-    summary.add("epoch", &account(10, 5.0));
-    summary.add("epoch", &account(20, -2.0));
-    summary.add("all", &account(50, 0.0));
+    summary.add("epoch", None, &account(10, 5.0));
+    summary.add("epoch", None, &account(20, -2.0));
+    summary.add("all", None, &account(50, 0.0));
     let epoch = summary.by_policy["epoch"];
     assert!(near(epoch.mean_list_size(), 15.0));
     assert!(near(epoch.share_shown(), 0.3));
@@ -304,9 +304,9 @@ proptest! {
         prop_assert!(account.shown_tools <= account.tools_loaded);
         prop_assert!(account.list_changes <= activity.lists.len().saturating_sub(1) as u64);
         let mut summary = ListSummary::default();
-        summary.add("a", &account);
-        summary.add("b", &account);
-        summary.add("a", &account);
+        summary.add("a", None, &account);
+        summary.add("b", None, &account);
+        summary.add("a", None, &account);
         prop_assert!(summary.all.total.cost_avoided.is_finite());
         prop_assert!((0.0..=1.0).contains(&summary.all.share_at_a_loss()));
         prop_assert_eq!(summary.all.sessions, 3);

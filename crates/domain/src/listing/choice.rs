@@ -1,7 +1,6 @@
 //! The choice itself.
 
 use super::bounds::ListBounds;
-use super::prices::ListPrices;
 
 /// What was decided about a tool before anything is predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,17 +45,13 @@ pub struct Choice {
     pub n_over_budget: usize,
 }
 
-/// Chooses tools: those that are kept, and then the most likely ones that are free, as long as they
-/// are worth their place, at least up to the lower and at most up to the upper bound and within the
-/// budget. `ranked` has positions with probabilities, the most likely first; what is not ranked is
-/// chosen last, in its order.
-///
-/// Without `prices` every tool is worth its place.
+/// Chooses tools: those that are kept, and beside them as many as the upper bound lets of those that
+/// are free, the most likely first, within the budget. `ranked` has positions with probabilities, the
+/// most likely first; what is not ranked is chosen last, in its order.
 pub fn choose(
     candidates: &impl Candidates,
     ranked: &[(usize, f64)],
     bounds: &ListBounds,
-    prices: Option<&ListPrices>,
 ) -> Choice {
     let n = candidates.len();
     let mut choice = Choice::default();
@@ -73,32 +68,22 @@ pub fn choose(
         *taken = true;
     }
     choice.n_kept = choice.shown.len();
-    let mut rest: Vec<(usize, f64)> = Vec::with_capacity(n);
+    let mut rest: Vec<usize> = Vec::with_capacity(n);
     let mut is_ranked = vec![false; n];
     let ranked = ranked.iter().filter(|(position, _)| *position < n);
-    for (position, probability) in ranked {
+    for (position, _) in ranked {
         if !is_ranked[*position] && !is_taken[*position] {
-            rest.push((*position, *probability));
+            rest.push(*position);
         }
         is_ranked[*position] = true;
     }
     let unranked = (0..n).filter(|position| !is_ranked[*position] && !is_taken[*position]);
-    rest.extend(unranked.map(|position| (position, 0.0)));
-    for (position, probability) in rest {
-        if choice.shown.len() >= bounds.max_tools {
+    rest.extend(unranked);
+    for position in rest {
+        if choice.shown.len() - choice.n_kept >= bounds.max_tools {
             break;
         }
         let tokens = candidates.tokens(position);
-        let is_needed = choice.shown.len() < bounds.min_tools;
-        let is_worth = is_needed
-            || prices.is_none_or(|prices| {
-                let (list, tool) = (to_f64(choice.tokens), to_f64(tokens));
-                prices.is_worth(probability, tool, prices.search(list, tool))
-            });
-        if !is_worth {
-            // Less likely ones may have fewer tokens; they are not much less likely to be missed.
-            break;
-        }
         let with_it = choice.tokens.saturating_add(tokens);
         if bounds.token_budget.is_some_and(|budget| with_it > budget) {
             choice.n_over_budget += 1;
@@ -154,15 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn the_most_likely_are_shown_as_far_as_they_are_worth_it() {
+    fn the_most_likely_are_shown() {
         let ranked = [(3, 0.5), (1, 0.3), (0, 0.1), (4, 0.003), (2, 0.001)];
-        let prices = ListPrices::default();
-        let choice = choose(&free(6), &ranked, &bounds(1, 5, None), Some(&prices));
+        let choice = choose(&free(6), &ranked, &bounds(1, 3, None));
         assert_eq!(choice.shown, [0, 1, 3]);
         assert_eq!((choice.tokens, choice.n_kept), (600, 0));
-        let choice = choose(&free(6), &ranked, &bounds(4, 5, None), Some(&prices));
-        assert_eq!(choice.shown, [0, 1, 3, 4]);
-        let choice = choose(&free(6), &ranked, &bounds(0, 6, None), None);
+        let choice = choose(&free(6), &ranked, &bounds(0, 6, None));
         assert_eq!(choice.shown, [0, 1, 2, 3, 4, 5]);
     }
 
@@ -173,13 +155,17 @@ mod tests {
             (Standing::Kept, 1),
             (Standing::Free, 1),
         ]);
-        let choice = choose(&tools, &[(0, 0.9), (2, 0.1)], &bounds(0, 1, None), None);
+        let ranked = [(0, 0.9), (2, 0.1)];
+        let choice = choose(&tools, &ranked, &bounds(0, 0, None));
         assert_eq!((choice.shown, choice.n_kept), (vec![1], 1));
+        // It takes nobody's place.
+        let choice = choose(&tools, &ranked, &bounds(0, 1, None));
+        assert_eq!((choice.shown, choice.n_kept), (vec![1, 2], 1));
     }
 
     #[test]
     fn a_budget_below_one_tool_leaves_the_list_empty() {
-        let choice = choose(&free(3), &[(1, 0.9)], &bounds(2, 3, Some(199)), None);
+        let choice = choose(&free(3), &[(1, 0.9)], &bounds(2, 3, Some(199)));
         assert_eq!((choice.shown, choice.n_over_budget), (Vec::new(), 3));
     }
 
@@ -199,12 +185,10 @@ mod tests {
             scores in proptest::collection::vec((0..80_usize, 0.0..1.0_f64), 0..80),
             (min_tools, more) in (0..10_usize, 0..20_usize),
             token_budget in proptest::option::of(0..20_000_u64),
-            is_priced: bool,
         ) {
             let bounds = bounds(min_tools, min_tools + more, token_budget);
             prop_assert!(bounds.check().is_ok());
-            let prices = ListPrices::default();
-            let choice = choose(&tools, &scores, &bounds, is_priced.then_some(&prices));
+            let choice = choose(&tools, &scores, &bounds);
             let standing = |standing| {
                 let all = tools.0.iter().enumerate();
                 all.filter(|(_, tool)| tool.0 == standing).map(|(at, _)| at).collect::<Vec<_>>()
@@ -214,7 +198,7 @@ mod tests {
             prop_assert!(kept.iter().all(|at| choice.shown.contains(at)));
             prop_assert!(!banned.iter().any(|at| choice.shown.contains(at)));
             prop_assert_eq!(choice.n_kept, kept.len());
-            prop_assert!(choice.shown.len() <= bounds.max_tools.max(kept.len()));
+            prop_assert!(choice.shown.len() <= bounds.max_tools + kept.len());
             let tokens: u64 = choice.shown.iter().map(|at| tools.0[*at].1).sum();
             prop_assert_eq!(tokens, choice.tokens);
             let kept_tokens: u64 = kept.iter().map(|at| tools.0[*at].1).sum();
@@ -222,7 +206,7 @@ mod tests {
                 prop_assert!(tokens <= budget.max(kept_tokens));
             }
             // Shorter than asked for only where nothing is left that fits.
-            if choice.shown.len() < min_tools {
+            if choice.shown.len() - kept.len() < min_tools {
                 let fits = |at: &usize| {
                     token_budget.is_none_or(|budget| tokens + tools.0[*at].1 <= budget)
                 };
@@ -240,12 +224,12 @@ mod tests {
                 (0..tools.0.len()).map(|at| (at, seed[at])).collect();
             ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             let bounds = ListBounds::default();
-            let once = choose(&tools, &ranked, &bounds, None);
+            let once = choose(&tools, &ranked, &bounds);
             // What is named twice counts once, what does not exist not at all.
             let mut twice = ranked.clone();
             twice.extend(ranked.iter().copied());
             twice.push((1_000, 1.0));
-            prop_assert_eq!(once, choose(&tools, &twice, &bounds, None));
+            prop_assert_eq!(once, choose(&tools, &twice, &bounds));
         }
     }
 }

@@ -27,6 +27,16 @@ impl Party {
             client: text_key(client),
         }
     }
+
+    /// Returns the key of the principal, whatever its client.
+    pub(crate) fn of_principal(self) -> (u64, u64) {
+        (self.principal, 0)
+    }
+
+    /// Returns the key of the client of the principal.
+    pub(crate) fn of_client(self) -> (u64, u64) {
+        (self.principal, self.client)
+    }
 }
 
 /// What is known of what the client is doing, in words.

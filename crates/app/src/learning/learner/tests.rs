@@ -193,7 +193,11 @@ fn a_text_is_learned_from_with_the_calls_that_followed_it() {
         for seconds in 0..3 {
             let mut called = call(n, seconds, name);
             called.context = Some(ContextId::new(START, [n; 10]));
-            learner.follow(&called, Some(vector), END);
+            let said = Said {
+                vector,
+                is_context: true,
+            };
+            learner.follow(&called, Some(said), END);
         }
     }
     learner.end_silent(START + IDLE_GAP + SignedDuration::from_mins(1));

@@ -19,6 +19,7 @@ pub(crate) fn taught(
     let options = NextToolsOptions {
         measure: ConfidenceMeasure::Mass,
         bands: Bands::MASS,
+        shows_all: false,
     };
     let next = NextTools::new(Box::new(FailingPredictor::new(is_failing)), options);
     let mut learner = next.learner().write();

@@ -13,6 +13,7 @@ const START: Timestamp = Timestamp::constant(1_800_000_000, 0);
 const OPTIONS: NextToolsOptions = NextToolsOptions {
     measure: ConfidenceMeasure::Mass,
     bands: Bands::MASS,
+    shows_all: false,
 };
 
 fn tool(name: &str) -> ToolRef {

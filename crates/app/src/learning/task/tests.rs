@@ -137,6 +137,7 @@ impl Scene {
         let options = NextToolsOptions {
             measure: ConfidenceMeasure::Mass,
             bands: Bands::MASS,
+            shows_all: false,
         };
         let of_arms = of_arms
             .iter()
@@ -154,6 +155,7 @@ impl Scene {
             }),
             contexts: unsteady.clone(),
             tools: self.store.clone(),
+            activities: self.store.clone(),
             snapshots: self.store.clone(),
             changes: unsteady,
         };

@@ -104,9 +104,16 @@ fn options(unseen_tasks: bool) -> ReplayOptions {
     ReplayOptions {
         predictors: vec![frequency()],
         policies: vec![SimulatedPolicy::Static, SimulatedPolicy::Rerank],
-        max_tools: 1,
-        n_inline: 0,
-        costs: CostModel::default(),
+        lists: SimulatedOptions {
+            bounds: ListBounds {
+                min_tools: 1,
+                max_tools: 1,
+                token_budget: None,
+            },
+            n_inline: 0,
+            prices: riglm_domain::listing::ListPrices::default(),
+        },
+        words: TopicWords::default(),
         with_query: true,
         unseen_tasks,
     }

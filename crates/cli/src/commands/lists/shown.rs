@@ -1,6 +1,6 @@
 //! `riglm lists --session`: each list that a session was shown, and how it was chosen.
 
-use riglm_domain::list_shown::{ListShown, SelectionReason};
+use riglm_domain::list_shown::{ListShown, SelectionReason, explained};
 use riglm_domain::tool::ToolRef;
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ fn list_as_json(list: &ListShown) -> Value {
         "mode": selection.map(|selection| selection.mode),
         "is_fallback": selection.map(|selection| selection.is_fallback),
         "reason": selection.and_then(|selection| selection.reason),
+        "because": selection.map(|selection| explained(selection.mode, selection.reason)),
         "pool": selection.map(|selection| selection.pool.tools()),
         "selected": list.tools.tools(),
         "added": list.added_to_pool(),
@@ -78,7 +79,15 @@ pub(super) fn as_table(lists: &[ListShown]) -> String {
             number(selection.map(|selection| selection.available_tokens)),
         ]
     });
-    table(&columns, rows.collect())
+    let shown = table(&columns, rows.collect());
+    let because = lists.iter().rev().find_map(|list| {
+        let selection = list.selection.as_ref()?;
+        Some(explained(selection.mode, selection.reason))
+    });
+    match because {
+        Some(because) => format!("{shown}\n\nThe newest list: {because}"),
+        None => shown,
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +170,8 @@ mod tests {
             "900",
         ];
         assert_eq!(lines[1][2..], expected);
-        assert_eq!(lines.len(), 3);
+        assert!(shown.ends_with(": the predictor failed."), "{shown}");
+        assert_eq!(lines.len(), 5);
         assert!(as_table(&[]).contains("no lists"));
     }
 }

@@ -41,6 +41,11 @@ impl Replayed {
             "catalog": self.n_tools,
             "predictors": predictors,
             "policies": policies,
+            "best_fixed": report.best_fixed.map(|best| json!({
+                "max_tools": best.max_tools,
+                "weighed_cost": rounded(best.weighed_cost),
+            })),
+            "regret": report.regret().map(rounded),
             "seconds": rounded(self.elapsed.as_secs_f64()),
         })
     }
@@ -63,7 +68,8 @@ impl Replayed {
         };
         let [hits, shares] = tables_of_predictors(&report.predictors);
         let policies = table_of_policies(report);
-        [summary, hits, shares, lists, policies].join("\n\n")
+        let regret = line_of_regret(report);
+        [summary, hits, shares, lists, policies, regret].join("\n\n")
     }
 }
 
@@ -107,7 +113,9 @@ fn of_policy(metrics: &ListMetrics) -> Value {
         "searches_by_fifth": metrics.searches_by_fifth.map(rounded),
         "changes_per_session": rounded(metrics.changes_per_session),
         "cost_vs_all": rounded(metrics.cost_vs_all),
+        "weighed_cost": rounded(metrics.weighed_cost),
         "dearer_sessions": rounded(metrics.dearer_sessions),
+        "dearest_session": rounded(metrics.dearest_session),
     })
 }
 
@@ -165,6 +173,21 @@ fn tables_of_predictors(reports: &[PredictorReport]) -> [String; 2] {
     [table(&hits, hit_rows), table(&shares, share_rows)]
 }
 
+/// Says what the best list of a fixed length would have cost.
+fn line_of_regret(report: &ReplayReport) -> String {
+    let Some((best, regret)) = report.best_fixed.zip(report.regret()) else {
+        return String::new();
+    };
+    format!(
+        "The best list of a fixed length has {} tools and a weighed cost of {:.3}; that of live is {:.3}, \
+         {:+.1} %.",
+        best.max_tools,
+        best.weighed_cost,
+        report.live.weighed_cost,
+        100.0 * regret,
+    )
+}
+
 fn table_of_policies(report: &ReplayReport) -> String {
     let columns = [
         Column::Text("POLICY"),
@@ -175,6 +198,8 @@ fn table_of_policies(report: &ReplayReport) -> String {
         Column::Number("SEARCHES"),
         Column::Number("CHANGES"),
         Column::Number("COST"),
+        Column::Number("WEIGHED"),
+        Column::Number("DEARER %"),
     ];
     let rows = report.policies.iter().map(|(policy, metrics)| {
         vec![
@@ -186,6 +211,8 @@ fn table_of_policies(report: &ReplayReport) -> String {
             format!("{:.2}", metrics.searches_per_session),
             format!("{:.2}", metrics.changes_per_session),
             format!("{:.3}", metrics.cost_vs_all),
+            format!("{:.3}", metrics.weighed_cost),
+            format!("{:.1}", 100.0 * metrics.dearer_sessions),
         ]
     });
     table(&columns, rows.collect())

@@ -233,7 +233,7 @@ fn values_are_checked_as_those_of_the_file_are() {
         (json!({"limits": {"sessions": null}}), "limits.sessions"),
         (json!({"intent": {"search": 2}}), "intent.search"),
         (
-            json!({"prediction": {"bands": {"show_all_below": 0.5}}}),
+            json!({"prediction": {"bands": {"show_all_below": 0.9, "search_prominent_below": 0.5}}}),
             "prediction.bands",
         ),
     ] {

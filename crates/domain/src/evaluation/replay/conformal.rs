@@ -1,7 +1,6 @@
 //! Lists of what is likely enough to hold a coverage.
 
-use super::super::Forecast;
-use super::simulation::ListRule;
+use super::simulation::{ListRule, Moment};
 use super::tool_set::ToolSet;
 use crate::conformal::ConformalThreshold;
 
@@ -22,13 +21,8 @@ impl ConformalRule {
 }
 
 impl ListRule for ConformalRule {
-    fn list(
-        &mut self,
-        forecast: &Forecast,
-        _begins: bool,
-        _used: &ToolSet,
-        listed: &mut ToolSet,
-    ) -> bool {
+    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool {
+        let forecast = moment.forecast;
         let admitted = |tool: &usize| {
             let probability = forecast.probability(*tool);
             (self.threshold.as_ref()).is_none_or(|threshold| threshold.admits(probability))

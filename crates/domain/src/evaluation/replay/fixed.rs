@@ -1,7 +1,7 @@
 //! Lists of a fixed length.
 
 use super::super::Forecast;
-use super::simulation::ListRule;
+use super::simulation::{ListRule, Moment};
 use super::tool_set::ToolSet;
 
 /// The list that a session begins with, for the whole session.
@@ -23,15 +23,11 @@ impl StaticRule {
 }
 
 impl ListRule for StaticRule {
-    fn list(
-        &mut self,
-        forecast: &Forecast,
-        begins: bool,
-        _used: &ToolSet,
-        listed: &mut ToolSet,
-    ) -> bool {
+    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool {
+        let begins = moment.begins.is_some();
         if begins {
-            listed.extend(forecast.ranking().iter().take(self.max_tools).copied());
+            let ranking = moment.forecast.ranking().iter();
+            listed.extend(ranking.take(self.max_tools).copied());
         }
         begins
     }
@@ -42,17 +38,27 @@ impl ListRule for StaticRule {
         found: usize,
         listed: &mut ToolSet,
     ) -> Option<usize> {
-        let n_inline = self.n_inline?;
-        let before = listed.len();
-        listed.insert(found);
-        for tool in forecast.ranking() {
-            if listed.len() > before + n_inline {
-                break;
-            }
-            listed.insert(*tool);
-        }
-        Some(listed.len() - before)
+        Some(carry(forecast, found, self.n_inline?, listed))
     }
+}
+
+/// Has the client know what the answer of a search carries: the found tool, and `n_inline` likely
+/// ones that it does not know yet. Returns how many tools that are.
+pub(super) fn carry(
+    forecast: &Forecast,
+    found: usize,
+    n_inline: usize,
+    listed: &mut ToolSet,
+) -> usize {
+    let before = listed.len();
+    listed.insert(found);
+    for tool in forecast.ranking() {
+        if listed.len() > before + n_inline {
+            break;
+        }
+        listed.insert(*tool);
+    }
+    listed.len() - before
 }
 
 /// The most likely tools before each call.
@@ -68,13 +74,8 @@ impl RerankRule {
 }
 
 impl ListRule for RerankRule {
-    fn list(
-        &mut self,
-        forecast: &Forecast,
-        _begins: bool,
-        _used: &ToolSet,
-        listed: &mut ToolSet,
-    ) -> bool {
+    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool {
+        let forecast = moment.forecast;
         let most_likely = &forecast.ranking()[..self.max_tools.min(forecast.n_tools())];
         let stays = listed.len() == most_likely.len()
             && most_likely.iter().all(|tool| listed.contains(*tool));

@@ -7,9 +7,9 @@ use std::str::FromStr;
 /// its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedPolicy {
-    /// As the proxy lists by default: chosen at the first call of a session by what tools cost and
-    /// save, and left as it is; everything where that does not pay or little is known.
-    Epoch,
+    /// As the proxy lists by default: chosen at the first call of a session and left as it is, as long
+    /// as the sessions before say that it should be.
+    Live,
     /// The most likely tools at the first call of a session, for the whole session. What is not
     /// listed is found by a search.
     Static,
@@ -29,14 +29,14 @@ pub enum SimulatedPolicy {
 /// A text is no name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no list policy: there are epoch, static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
+    "{0:?} is no list policy: there are live, static, static+inline, rerank, sticky, and conformal-N with N from 1 to 99"
 )]
 pub struct ListPolicyError(String);
 
 impl SimulatedPolicy {
     /// The policies that are compared when none is chosen.
     pub const DEFAULT: [Self; 9] = [
-        Self::Epoch,
+        Self::Live,
         Self::Static,
         Self::StaticInline,
         Self::Rerank,
@@ -51,7 +51,7 @@ impl SimulatedPolicy {
 impl fmt::Display for SimulatedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Epoch => f.write_str("epoch"),
+            Self::Live => f.write_str("live"),
             Self::Static => f.write_str("static"),
             Self::StaticInline => f.write_str("static+inline"),
             Self::Rerank => f.write_str("rerank"),
@@ -67,7 +67,8 @@ impl FromStr for SimulatedPolicy {
     fn from_str(name: &str) -> Result<Self, ListPolicyError> {
         let unknown = || ListPolicyError(name.chars().take(64).collect());
         match name {
-            "epoch" => Ok(Self::Epoch),
+            // Its name before lists had a learned length.
+            "live" | "epoch" => Ok(Self::Live),
             "static" => Ok(Self::Static),
             "static+inline" => Ok(Self::StaticInline),
             "rerank" => Ok(Self::Rerank),

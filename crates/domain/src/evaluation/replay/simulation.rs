@@ -3,26 +3,81 @@
 use super::super::Forecast;
 use super::super::prediction::{as_f64, ratio};
 use super::conformal::ConformalRule;
-use super::epoch::EpochRule;
 use super::fixed::{RerankRule, StaticRule};
+use super::live::LiveRule;
 use super::policy::SimulatedPolicy;
 use super::sticky::StickyRule;
 use super::tool_set::ToolSet;
 use crate::economics::CostModel;
+use crate::listing::{AskedFor, LIST_SIZES, ListBounds, ListPrices};
+use crate::prediction::Party;
+
+/// The tools that could be called, as far as lists depend on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimulatedCatalog {
+    /// How many there are.
+    pub n_tools: usize,
+    /// How many tokens the definition of each has.
+    pub tokens_per_tool: u64,
+    /// Their positions in the order in which they are shown before anything was learned.
+    pub first_order: Vec<usize>,
+    /// For each whether it may change something.
+    pub may_write: Vec<bool>,
+}
+
+impl SimulatedCatalog {
+    /// Returns a catalog of tools of which nothing is known.
+    #[must_use]
+    pub fn of(n_tools: usize, tokens_per_tool: u64) -> Self {
+        Self {
+            n_tools,
+            tokens_per_tool,
+            first_order: (0..n_tools).collect(),
+            may_write: vec![true; n_tools],
+        }
+    }
+}
+
+/// How policies are simulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SimulatedOptions {
+    /// How long lists may be. Lists of a fixed length have `max_tools` tools.
+    pub bounds: ListBounds,
+    /// How many tools the answer of a search carries besides the found one.
+    pub n_inline: usize,
+    /// What lists and searches cost.
+    pub prices: ListPrices,
+}
+
+/// What is known of a session when it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimulatedSession {
+    /// Whose it is.
+    pub party: Party,
+    /// The tools that are about what it says that it does; `None` where it does not say, or that
+    /// cannot be told.
+    pub asked: Option<AskedFor>,
+    /// Whether it says what it does, be it told or not which tools that is about.
+    pub has_context: bool,
+}
+
+/// The moment before a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    /// What is forecast.
+    pub(super) forecast: &'a Forecast,
+    /// The session, where it begins with the call.
+    pub(super) begins: Option<&'a SimulatedSession>,
+    /// The tools that the session called before.
+    pub(super) used: &'a ToolSet,
+}
 
 /// What a policy decides.
 pub(super) trait ListRule: std::fmt::Debug + Send {
     /// Makes `listed` what the client sees before a call, and returns whether that is a list that
     /// the client has to be given: tools that a search found are known to it without one.
-    /// `listed` is what it saw before, and empty when `begins` says that a session begins; `used`
-    /// are the tools that the session called before.
-    fn list(
-        &mut self,
-        forecast: &Forecast,
-        begins: bool,
-        used: &ToolSet,
-        listed: &mut ToolSet,
-    ) -> bool;
+    /// `listed` is what it saw before, and empty when a session begins.
+    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool;
 
     /// Adds to `listed` what the answer of a search carries into the conversation, and returns how
     /// many definitions that are; `None` when answers carry none.
@@ -37,6 +92,9 @@ pub(super) trait ListRule: std::fmt::Debug + Send {
 
     /// Follows what happened: the list had the tool that was called, or not.
     fn learn(&mut self, _was_listed: bool) {}
+
+    /// Follows which tool was called.
+    fn called(&mut self, _forecast: &Forecast, _tool: usize) {}
 }
 
 /// What a policy would have done, as means over the calls or the sessions.
@@ -59,8 +117,34 @@ pub struct ListMetrics {
     pub changes_per_session: f64,
     /// The price of all prompts in terms of that of showing everything; 1 is as expensive.
     pub cost_vs_all: f64,
+    /// The same with each search counted [`ListPrices::search_weight`] times.
+    pub weighed_cost: f64,
     /// The share of sessions whose prompts cost more than with everything shown.
     pub dearer_sessions: f64,
+    /// The price of the session that cost most, in terms of showing it everything.
+    pub dearest_session: f64,
+}
+
+/// The list of a fixed length that would have cost least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BestFixed {
+    /// Its length.
+    pub max_tools: usize,
+    /// Its [`ListMetrics::weighed_cost`].
+    pub weighed_cost: f64,
+}
+
+/// Returns the lengths of lists that are compared in hindsight: the followed sizes, as far as the
+/// bounds and the catalog go, and that of the whole catalog.
+#[must_use]
+pub fn fixed_sizes(n_tools: usize, max_tools: usize) -> Vec<usize> {
+    let sizes = LIST_SIZES.iter().copied();
+    let shorter = sizes.filter(|size| *size <= max_tools && *size < n_tools);
+    let longest = (max_tools < n_tools).then_some(max_tools);
+    let mut sizes: Vec<usize> = shorter.chain(longest).chain([n_tools]).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 /// A policy at work on calls that were made.
@@ -72,6 +156,7 @@ pub struct ListMetrics {
 pub struct ListSimulation {
     rule: Box<dyn ListRule>,
     costs: CostModel,
+    search_weight: f64,
     n_tools: usize,
     listed: ToolSet,
     used: ToolSet,
@@ -84,8 +169,11 @@ pub struct ListSimulation {
     n_listed: u64,
     /// The price of the sessions before the running one.
     cost: f64,
+    /// The part of all prices that is paid for searches.
+    searching: f64,
     running: Running,
     n_dearer: u64,
+    dearest: f64,
 }
 
 /// What the running session costs.
@@ -96,21 +184,21 @@ struct Running {
 }
 
 impl ListSimulation {
-    /// Returns the policy before any call, for a catalog of `n_tools` tools. Lists of a fixed
-    /// length have `max_tools` tools; answers of searches carry `n_inline` tools besides the found
-    /// one.
+    /// Returns the policy before any call.
     #[must_use]
     pub fn new(
         policy: SimulatedPolicy,
-        n_tools: usize,
-        max_tools: usize,
-        n_inline: usize,
-        costs: CostModel,
+        catalog: &SimulatedCatalog,
+        options: &SimulatedOptions,
     ) -> Self {
+        let (max_tools, n_tools) = (options.bounds.max_tools, catalog.n_tools);
+        let costs = options.prices.model;
         let rule: Box<dyn ListRule> = match policy {
-            SimulatedPolicy::Epoch => Box::new(EpochRule::new(max_tools, n_inline, costs)),
+            SimulatedPolicy::Live => Box::new(LiveRule::new(catalog, options)),
             SimulatedPolicy::Static => Box::new(StaticRule::new(max_tools, None)),
-            SimulatedPolicy::StaticInline => Box::new(StaticRule::new(max_tools, Some(n_inline))),
+            SimulatedPolicy::StaticInline => {
+                Box::new(StaticRule::new(max_tools, Some(options.n_inline)))
+            }
             SimulatedPolicy::Rerank => Box::new(RerankRule::new(max_tools)),
             SimulatedPolicy::Sticky => Box::new(StickyRule::default()),
             SimulatedPolicy::Conformal(percent) => Box::new(ConformalRule::new(percent, n_tools)),
@@ -118,6 +206,7 @@ impl ListSimulation {
         Self {
             rule,
             costs,
+            search_weight: options.prices.search_weight,
             n_tools,
             listed: ToolSet::new(n_tools),
             used: ToolSet::new(n_tools),
@@ -128,27 +217,34 @@ impl ListSimulation {
             n_changes: 0,
             n_listed: 0,
             cost: 0.0,
+            searching: 0.0,
             running: Running::default(),
             n_dearer: 0,
+            dearest: 0.0,
         }
     }
 
-    /// Shows the policy a call: what was forecast, which tool was called, and whether a session
-    /// begins with it. The first call of all begins one in any case.
+    /// Shows the policy a call: what was forecast, which tool was called, and the session where one
+    /// begins with it. The first call of all must begin one.
     ///
     /// A tool that the catalog does not have is never covered.
-    pub fn add(&mut self, forecast: &Forecast, called: usize, begins: bool) {
-        let begins = begins || self.searches.is_empty();
-        if begins {
+    pub fn add(&mut self, forecast: &Forecast, called: usize, begins: Option<&SimulatedSession>) {
+        if begins.is_some() {
             self.n_dearer += u64::from(self.is_dearer());
+            self.dearest = self.dearest.max(self.running_vs_all());
             self.cost += std::mem::take(&mut self.running).cost;
             self.searches.push(0);
             self.used.clear();
             self.listed.clear();
         }
-        let is_new_list = (self.rule).list(forecast, begins, &self.used, &mut self.listed);
+        let moment = Moment {
+            forecast,
+            begins,
+            used: &self.used,
+        };
+        let is_new_list = self.rule.list(&moment, &mut self.listed);
         let n_listed = self.listed.len();
-        if begins {
+        if begins.is_some() {
             self.running.cost += self.costs.first_list(n_listed);
         } else if is_new_list {
             self.n_changes += 1;
@@ -167,20 +263,32 @@ impl ListSimulation {
                 *searches += 1;
             }
             let carried = (self.rule).answer_search(forecast, called, &mut self.listed);
-            self.running.cost += match carried {
+            let search = match carried {
                 None => self.costs.search(n_listed),
                 Some(n_inline) => self.costs.search_with_inline(n_listed, n_inline),
             };
+            self.running.cost += search;
+            self.searching += search;
         }
         self.used.insert(called);
+        self.rule.called(forecast, called);
         self.rule.learn(was_listed);
     }
 
     /// Returns whether the running session costs more than with everything shown. What differs by
     /// less than a millionth is the same.
     fn is_dearer(&self) -> bool {
+        self.running_vs_all() > 1.0 + 1e-6
+    }
+
+    /// Returns the price of the running session in terms of showing it everything.
+    fn running_vs_all(&self) -> f64 {
         let showing_all = (self.costs).showing_all(self.n_tools, self.running.n_calls, 1);
-        self.running.n_calls > 0 && self.running.cost > showing_all * (1.0 + 1e-6)
+        if self.running.n_calls > 0 && showing_all > 0.0 {
+            self.running.cost / showing_all
+        } else {
+            0.0
+        }
     }
 
     /// Returns the searches of a session in one of the fifths of all sessions so far.
@@ -211,14 +319,20 @@ impl ListSimulation {
             searches_per_session: ratio(n_searches, n_sessions),
             searches_by_fifth: [0, 1, 2, 3, 4].map(|fifth| self.searches_of_fifth(fifth)),
             changes_per_session: ratio(self.n_changes, n_sessions),
-            cost_vs_all: if showing_all > 0.0 {
-                (self.cost + self.running.cost) / showing_all
-            } else {
-                0.0
-            },
+            cost_vs_all: share_of(showing_all, self.cost + self.running.cost),
+            weighed_cost: share_of(
+                showing_all,
+                self.cost + self.running.cost + (self.search_weight - 1.0) * self.searching,
+            ),
+            dearest_session: self.dearest.max(self.running_vs_all()),
             dearer_sessions: ratio(self.n_dearer + u64::from(self.is_dearer()), n_sessions),
         }
     }
+}
+
+/// Returns a price in terms of another; 0 where that is nothing.
+fn share_of(all: f64, price: f64) -> f64 {
+    if all > 0.0 { price / all } else { 0.0 }
 }
 
 fn sum(searches: &[u32]) -> u64 {

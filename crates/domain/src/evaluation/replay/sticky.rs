@@ -1,7 +1,6 @@
 //! A list that stays as long as it is likely to have what is called next.
 
-use super::super::Forecast;
-use super::simulation::ListRule;
+use super::simulation::{ListRule, Moment};
 use super::tool_set::ToolSet;
 
 /// The share of calls that may miss the list.
@@ -36,13 +35,9 @@ impl Default for StickyRule {
 }
 
 impl ListRule for StickyRule {
-    fn list(
-        &mut self,
-        forecast: &Forecast,
-        begins: bool,
-        used: &ToolSet,
-        listed: &mut ToolSet,
-    ) -> bool {
+    fn list(&mut self, moment: &Moment<'_>, listed: &mut ToolSet) -> bool {
+        let Moment { forecast, used, .. } = *moment;
+        let begins = moment.begins.is_some();
         // What a search found is known to the client without another list.
         listed.insert_all(used);
         let mass =

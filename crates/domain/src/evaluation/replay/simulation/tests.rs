@@ -6,6 +6,26 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
+fn options(max_tools: usize, n_inline: usize) -> SimulatedOptions {
+    SimulatedOptions {
+        bounds: ListBounds {
+            min_tools: max_tools.min(5),
+            max_tools,
+            token_budget: None,
+        },
+        n_inline,
+        prices: ListPrices::default(),
+    }
+}
+
+fn session() -> SimulatedSession {
+    SimulatedSession {
+        party: Party::new(&crate::principal::Principal::local(), "client"),
+        asked: None,
+        has_context: false,
+    }
+}
+
 /// Feeds scores, the called tool and whether a session begins.
 fn simulated(
     policy: SimulatedPolicy,
@@ -14,10 +34,13 @@ fn simulated(
     calls: &[(&[f64], usize, bool)],
 ) -> ListMetrics {
     let n_tools = calls[0].0.len();
-    let costs = CostModel::default();
-    let mut simulation = ListSimulation::new(policy, n_tools, max_tools, n_inline, costs);
+    let catalog = SimulatedCatalog::of(n_tools, 200);
+    let options = options(max_tools, n_inline);
+    let mut simulation = ListSimulation::new(policy, &catalog, &options);
+    let session = session();
     for (scores, called, begins) in calls {
-        simulation.add(&Forecast::of(scores), *called, *begins);
+        let begins = begins.then_some(&session);
+        simulation.add(&Forecast::of(scores), *called, begins);
     }
     simulation.metrics()
 }
@@ -139,9 +162,55 @@ fn a_list_is_never_longer_than_the_catalog() {
 }
 
 #[test]
+fn the_live_policy_learns_how_long_lists_are() {
+    // 200 tools, of which sessions use the first three, in this order.
+    let scores: Vec<f64> = (0..200).map(|tool| 1.0 / f64::from(tool + 1)).collect();
+    let mut calls: Vec<(&[f64], usize, bool)> = Vec::new();
+    for _ in 0..30 {
+        calls.extend([
+            (&*scores, 0, true),
+            (&*scores, 1, false),
+            (&*scores, 2, false),
+        ]);
+    }
+    let live = simulated(SimulatedPolicy::Live, 20, 9, &calls);
+    assert!(live.mean_size < 8.0, "{live:?}");
+    assert!(near(live.coverage, 1.0) && near(live.dearer_sessions, 0.0));
+    // The first list is as long as it may be.
+    let first = simulated(SimulatedPolicy::Live, 20, 9, &calls[..3]);
+    assert!(near(first.mean_size, 20.0), "{first:?}");
+    // Bounds are held from above.
+    let narrow = simulated(SimulatedPolicy::Live, 4, 9, &calls);
+    assert!(near(narrow.mean_size, 4.0), "{narrow:?}");
+    // Of a small catalog nothing is hidden.
+    let few: Vec<f64> = scores[..14].to_vec();
+    let calls: Vec<(&[f64], usize, bool)> = (0..40).map(|n| (&*few, n % 3, n % 4 == 0)).collect();
+    let live = simulated(SimulatedPolicy::Live, 20, 9, &calls);
+    assert!(
+        near(live.mean_size, 14.0) && near(live.weighed_cost, 1.0),
+        "{live:?}"
+    );
+}
+
+#[test]
+fn a_search_weighs_more_than_its_tokens() {
+    let calls = [(EARLY, 0, true), (LATE, 3, false)];
+    let metrics = simulated(SimulatedPolicy::StaticInline, 2, 0, &calls);
+    let all = 2.0 * 2_080.0 + 1_000.0;
+    let search = 2_040.0 + 600.0 + 1.25 * 200.0;
+    let cost = 500.0 + 2.0 * 2_040.0 + search;
+    assert!(near(metrics.cost_vs_all, cost / all));
+    assert!(near(metrics.weighed_cost, (cost + 2.0 * search) / all));
+    assert!(near(metrics.dearest_session, cost / all));
+    assert_eq!(fixed_sizes(43, 20), [5, 10, 20, 43]);
+    assert_eq!(fixed_sizes(500, 30), [5, 10, 20, 30, 500]);
+    assert_eq!(fixed_sizes(4, 20), [4]);
+}
+
+#[test]
 fn without_calls_all_is_zero() {
-    let costs = CostModel::default();
-    let metrics = ListSimulation::new(SimulatedPolicy::Rerank, 3, 2, 0, costs).metrics();
+    let catalog = SimulatedCatalog::of(3, 200);
+    let metrics = ListSimulation::new(SimulatedPolicy::Rerank, &catalog, &options(2, 0)).metrics();
     assert!(near(metrics.reduction, 0.0) && near(metrics.cost_vs_all, 0.0));
 }
 
@@ -154,10 +223,13 @@ proptest! {
         n_inline in 0..5_usize,
     ) {
         for policy in SimulatedPolicy::DEFAULT {
-            let costs = CostModel::default();
-            let mut simulation = ListSimulation::new(policy, 7, max_tools, n_inline, costs);
-            for (scores, called, begins) in &calls {
-                simulation.add(&Forecast::of(scores), *called, *begins);
+            let catalog = SimulatedCatalog::of(7, 200);
+            let options = options(max_tools, n_inline);
+            let mut simulation = ListSimulation::new(policy, &catalog, &options);
+            let session = session();
+            for (n, (scores, called, begins)) in calls.iter().enumerate() {
+                let begins = (*begins || n == 0).then_some(&session);
+                simulation.add(&Forecast::of(scores), *called, begins);
             }
             let metrics = simulation.metrics();
             let shares = [metrics.coverage, metrics.first_use_coverage, metrics.reduction];
@@ -185,9 +257,10 @@ proptest! {
                 .wrapping_add(1_442_695_040_888_963_407);
             f64::from(u32::try_from(state >> 32).unwrap_or(0)) / f64::from(u32::MAX)
         };
-        let costs = CostModel::default();
         let policy = SimulatedPolicy::Conformal(percent);
-        let mut simulation = ListSimulation::new(policy, 20, 10, 9, costs);
+        let catalog = SimulatedCatalog::of(20, 200);
+        let mut simulation = ListSimulation::new(policy, &catalog, &options(10, 9));
+        let session = session();
         for call in 0..3_000 {
             let scores: Vec<f64> = (0..20).map(|_| draw().powf(sharpness * 3.0)).collect();
             let forecast = Forecast::of(&scores);
@@ -196,7 +269,8 @@ proptest! {
                 left -= probability;
                 left <= 0.0
             });
-            simulation.add(&forecast, called.unwrap_or(0), call % 12 == 0);
+            let begins = (call % 12 == 0).then_some(&session);
+            simulation.add(&forecast, called.unwrap_or(0), begins);
         }
         let metrics = simulation.metrics();
         let off = metrics.coverage - f64::from(percent) / 100.0;

@@ -1,0 +1,67 @@
+//! How clients met what their lists left out: whether they looked for it.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use riglm_domain::invocation::{CallSession, ToolSource};
+use riglm_domain::list_account::ListActivity;
+use riglm_domain::tool::ToolRef;
+use riglm_ports::analytics::{ListActivityRepository, StoreError};
+use tracing::debug;
+
+use crate::learning::shared_learner::SharedLearner;
+
+/// How many rows of each kind of a session are read.
+const MOST_ROWS: u32 = 200;
+/// Sessions that were over before that are not looked up: clients change.
+const NEWEST: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// Has a learner learn how the sessions that are over met their lists.
+pub(super) async fn learn_meetings(
+    learner: &SharedLearner,
+    store: &dyn ListActivityRepository,
+    now: Timestamp,
+) {
+    let ended = learner.write().take_ended();
+    for ended in ended {
+        if now.duration_since(ended.last_call) > NEWEST {
+            continue;
+        }
+        match activity_of(store, ended.session).await {
+            Ok(activity) => {
+                if let Some((listed, sought)) = met(&activity) {
+                    learner.write().met(&ended, &listed, sought);
+                }
+            }
+            Err(error) => {
+                let error = &error as &(dyn std::error::Error + 'static);
+                debug!(error, "it is not known how sessions met their lists");
+                return;
+            }
+        }
+    }
+}
+
+async fn activity_of(
+    store: &dyn ListActivityRepository,
+    session: CallSession,
+) -> Result<ListActivity, StoreError> {
+    match session {
+        CallSession::Work(id) => store.list_activity_of(id, MOST_ROWS).await,
+        CallSession::Connection(id) => {
+            let mut all = store.list_activities(&[id], MOST_ROWS).await?;
+            Ok(all.remove(&id).unwrap_or_default())
+        }
+    }
+}
+
+/// Returns the tools that a session was shown, and whether its client looked for others; `None` where
+/// nothing was hidden from it.
+fn met(activity: &ListActivity) -> Option<(BTreeSet<&ToolRef>, bool)> {
+    let list = activity.newest_list()?;
+    let listed: BTreeSet<&ToolRef> = list.tools.tools().iter().collect();
+    let hides_some = (listed.len() as u64) < list.n_available;
+    let called_hidden = (activity.calls.iter()).any(|call| call.source != ToolSource::Shown);
+    let sought = called_hidden || !activity.searches.is_empty();
+    hides_some.then_some((listed, sought))
+}

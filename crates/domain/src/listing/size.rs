@@ -1,0 +1,329 @@
+//! The number of tools of a list: the one whose weighed cost is the lowest.
+//!
+//! The weighed cost of a list is what a session pays for its tokens, and for the tools that it needs
+//! and does not see: a client that looks for them pays a search each, which weighs more than its
+//! tokens ([`ListPrices::search_weight`]), and one that does not look goes without them
+//! ([`ListPrices::lost_tool`]). How many searches a list of each size would have needed is learned
+//! from the sessions before ([`SizeHistory`](super::SizeHistory)), for all sizes from every session,
+//! whatever it was shown. To follow the best size so far costs, per session, at most a multiple of
+//! `sqrt(ln N / T)` more than the best fixed size in hindsight, for N sizes and T sessions (Freund
+//! and Schapire 1997, <https://doi.org/10.1006/jcss.1997.1504>, for the randomised rule; ours is the
+//! leader itself, and stays where others are about as good).
+
+use super::prices::ListPrices;
+
+/// The sizes whose cost is followed. Beside them everything may be shown.
+pub const LIST_SIZES: [usize; 5] = [5, 10, 20, 40, 80];
+
+/// The share by which everything must cost less than a shorter list before any session was learned
+/// from.
+const FIRST_DOUBT: f64 = 0.1;
+/// After so many sessions it is half of that.
+const HALF_DOUBT: f64 = 5.0;
+
+/// How many tools a list has of those that are predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListSize {
+    /// So many of the most likely ones.
+    Tools(usize),
+    /// All.
+    All,
+}
+
+/// How a client finds a tool that its list leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finding {
+    /// It asks the proxy, whose answer carries likely tools beside the one that was looked for.
+    #[default]
+    ProxySearch,
+    /// It sees all tools by name and loads the one that it needs.
+    OwnSearch,
+}
+
+/// What is expected of a session before it begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SessionOutlook {
+    /// How many sessions were learned from, of which the older ones count less. Without any the other
+    /// numbers are assumptions.
+    pub n_sessions: f64,
+    /// How many calls it makes.
+    pub n_calls: f64,
+    /// How many searches it makes with a list of each of [`LIST_SIZES`].
+    pub searches: [f64; LIST_SIZES.len()],
+    /// How many tools it loads by its own search with a list of each of [`LIST_SIZES`].
+    pub loads: [f64; LIST_SIZES.len()],
+    /// The probability that the client looks for a tool that it needs and does not see.
+    pub seeks: f64,
+}
+
+impl SessionOutlook {
+    /// Returns whether any session was learned from.
+    #[must_use]
+    pub fn is_learned(&self) -> bool {
+        self.n_sessions > 0.0
+    }
+
+    /// Returns the share by which everything must cost less than a shorter list to be shown: by what a
+    /// few sessions seemed to need it is not decided that nothing is ever hidden.
+    fn doubt(&self) -> f64 {
+        FIRST_DOUBT * HALF_DOUBT / (HALF_DOUBT + self.n_sessions)
+    }
+}
+
+/// A catalog, as far as the size of a list depends on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CatalogSize {
+    /// How many tools may be shown.
+    pub n_tools: usize,
+    /// How many tokens their definitions have together.
+    pub tokens: f64,
+}
+
+impl CatalogSize {
+    /// Returns how many tokens the definition of a tool has on average.
+    fn tokens_per_tool(&self) -> f64 {
+        self.tokens / as_f64(self.n_tools.max(1))
+    }
+
+    /// Returns how many tokens a list of this size has.
+    fn listed(&self, size: ListSize) -> f64 {
+        match size {
+            ListSize::Tools(n) if n < self.n_tools => self.tokens_per_tool() * as_f64(n),
+            _ => self.tokens,
+        }
+    }
+}
+
+impl ListPrices {
+    /// Returns whether hiding tools can never pay: leaving out all but `min_tools` saves less than
+    /// one search costs.
+    #[must_use]
+    pub fn is_small(&self, catalog: &CatalogSize, n_calls: f64, min_tools: usize) -> bool {
+        let shown = catalog.listed(ListSize::Tools(min_tools));
+        let saved = self.listed_for(catalog.tokens - shown, n_calls);
+        // What is no number saves nothing.
+        !(saved > self.search(shown, catalog.tokens_per_tool()))
+    }
+
+    /// Returns the size of a list of which nothing was learned: everything if that costs less than
+    /// one search, weighed, and `max_tools` otherwise.
+    #[must_use]
+    pub fn first_size(&self, catalog: &CatalogSize, n_calls: f64, max_tools: usize) -> ListSize {
+        let shown = catalog.listed(ListSize::Tools(max_tools));
+        let search = self.search(shown, catalog.tokens_per_tool()) * self.search_weight;
+        if catalog.n_tools <= max_tools || self.listed_for(catalog.tokens, n_calls) <= search {
+            ListSize::All
+        } else {
+            ListSize::Tools(max_tools)
+        }
+    }
+
+    /// Returns the size with the lowest weighed cost, without regard to bounds, so that a list never
+    /// becomes longer because a shorter one is asked for. Of sizes that cost about the same
+    /// ([`ListPrices::margin`]) it is the longest; everything is shown only where that costs less
+    /// than each of them.
+    #[must_use]
+    pub fn best_size(
+        &self,
+        catalog: &CatalogSize,
+        outlook: &SessionOutlook,
+        finding: Finding,
+    ) -> ListSize {
+        let sizes = LIST_SIZES.iter().enumerate();
+        let sizes = sizes.filter(|(_, size)| **size < catalog.n_tools);
+        let costs: Vec<(usize, f64)> = sizes
+            .map(|(at, size)| {
+                let size = *size;
+                (
+                    size,
+                    self.weighed_cost(catalog, outlook, finding, (at, size)),
+                )
+            })
+            .collect();
+        let lowest = costs.iter().map(|(_, cost)| *cost).fold(f64::MAX, f64::min);
+        let all = self.listed_for(catalog.tokens, outlook.n_calls) + self.context(outlook);
+        if costs.is_empty() || all < lowest * (1.0 - outlook.doubt()) {
+            return ListSize::All;
+        }
+        let as_good = (costs.iter().rev()).find(|(_, cost)| *cost <= lowest * (1.0 + self.margin));
+        // Without a finite price no size is better than another: the longest that is no whole list.
+        let longest = costs.last();
+        as_good
+            .or(longest)
+            .map_or(ListSize::All, |(size, _)| ListSize::Tools(*size))
+    }
+
+    /// Returns the weighed cost of a session with a list of one of [`LIST_SIZES`].
+    fn weighed_cost(
+        &self,
+        catalog: &CatalogSize,
+        outlook: &SessionOutlook,
+        finding: Finding,
+        (at, size): (usize, usize),
+    ) -> f64 {
+        let listed = catalog.listed(ListSize::Tools(size));
+        let tool = catalog.tokens_per_tool();
+        let (n_misses, found, carried) = match finding {
+            Finding::ProxySearch => (
+                outlook.searches[at],
+                self.search(listed, tool),
+                self.carried(tool),
+            ),
+            Finding::OwnSearch => (
+                outlook.loads[at],
+                self.load(listed, tool),
+                Self::N_LOADED * tool,
+            ),
+        };
+        // What an answer carries stays in the prompt: on average for half of the session.
+        let later = self.model.cached_read * carried * outlook.n_calls / 2.0;
+        let seeks = outlook.seeks.clamp(0.0, 1.0);
+        let miss = seeks * (found * self.search_weight + later) + (1.0 - seeks) * self.lost_tool;
+        self.listed_for(listed, outlook.n_calls) + n_misses * miss + self.context(outlook)
+    }
+
+    /// Returns what a session pays for the prompts behind its list, whatever the list is.
+    fn context(&self, outlook: &SessionOutlook) -> f64 {
+        self.model.cached_read * self.model.context_tokens * outlook.n_calls
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers of tools are far below 2^52"
+)]
+fn as_f64(n: usize) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::economics::CostModel;
+
+    fn catalog(n_tools: usize, tokens_per_tool: f64) -> CatalogSize {
+        CatalogSize {
+            n_tools,
+            tokens: as_f64(n_tools) * tokens_per_tool,
+        }
+    }
+
+    fn outlook(searches: [f64; 5]) -> SessionOutlook {
+        SessionOutlook {
+            n_sessions: 40.0,
+            n_calls: 10.0,
+            searches,
+            loads: searches,
+            seeks: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_list_is_as_long_as_the_searches_that_it_saves_are_worth() {
+        let prices = ListPrices::default();
+        let best = |n_tools, searches| {
+            let catalog = catalog(n_tools, 200.0);
+            prices.best_size(&catalog, &outlook(searches), Finding::ProxySearch)
+        };
+        assert_eq!(best(500, [0.0; 5]), ListSize::Tools(5));
+        assert_eq!(best(500, [3.0, 2.0, 0.2, 0.2, 0.2]), ListSize::Tools(20));
+        assert_eq!(best(500, [9.0, 9.0, 9.0, 9.0, 1.0]), ListSize::Tools(80));
+        assert_eq!(best(60, [4.0, 3.0, 2.0, 1.5, 1.0]), ListSize::All);
+        assert_eq!(best(5, [0.0; 5]), ListSize::All);
+        // About the same: the longer one, but never everything because of that.
+        assert_eq!(best(500, [0.4, 0.25, 0.0, 0.0, 0.0]), ListSize::Tools(20));
+        assert_eq!(best(21, [0.6, 0.5, 0.02, 0.0, 0.0]), ListSize::Tools(20));
+    }
+
+    #[test]
+    fn a_client_that_does_not_look_for_tools_has_a_longer_list() {
+        let prices = ListPrices::default();
+        let searches = [0.5, 0.2, 0.1, 0.05, 0.02];
+        let best = |seeks| {
+            let outlook = SessionOutlook {
+                seeks,
+                ..outlook(searches)
+            };
+            prices.best_size(&catalog(500, 200.0), &outlook, Finding::ProxySearch)
+        };
+        assert_eq!(best(1.0), ListSize::Tools(10));
+        assert_eq!(best(0.0), ListSize::Tools(20));
+    }
+
+    #[test]
+    fn small_catalogs_are_shown_whole_before_anything_is_known() {
+        let prices = ListPrices::default();
+        let first = |n_tools, tokens| {
+            let catalog = catalog(n_tools, tokens);
+            let is_small = prices.is_small(&catalog, 10.0, 5);
+            (is_small, prices.first_size(&catalog, 10.0, 20))
+        };
+        assert_eq!(first(14, 200.0), (true, ListSize::All));
+        assert_eq!(first(19, 2_000.0), (false, ListSize::All));
+        assert_eq!(first(50, 104.0), (false, ListSize::All));
+        assert_eq!(first(100, 200.0), (false, ListSize::Tools(20)));
+        assert_eq!(first(500, 200.0), (false, ListSize::Tools(20)));
+    }
+
+    fn prices() -> impl Strategy<Value = ListPrices> {
+        let number = prop_oneof![Just(0.0), 0.0..2.0_f64, 0.0..1e6_f64, Just(f64::MAX)];
+        proptest::array::uniform7(number).prop_map(|numbers| {
+            let [read, write, context, search, weight, lost, margin] = numbers;
+            ListPrices {
+                model: CostModel {
+                    cached_read: read,
+                    cache_write: write,
+                    context_tokens: context,
+                    inline_search: search,
+                    ..CostModel::default()
+                },
+                search_weight: weight,
+                lost_tool: lost,
+                margin,
+                ..ListPrices::default()
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn there_is_a_size_for_any_prices(
+            prices in prices(), n_tools in 0..3_000_usize, tokens in 0.0..5_000.0_f64,
+            searches in proptest::array::uniform5(0.0..20.0_f64), seeks in 0.0..1.0_f64,
+        ) {
+            let catalog = catalog(n_tools, tokens);
+            let outlook = SessionOutlook { seeks, ..outlook(searches) };
+            for finding in [Finding::ProxySearch, Finding::OwnSearch] {
+                if let ListSize::Tools(n) = prices.best_size(&catalog, &outlook, finding) {
+                    prop_assert!(n < n_tools && LIST_SIZES.contains(&n));
+                }
+            }
+            let _ = prices.is_small(&catalog, 10.0, 5);
+            let _ = prices.first_size(&catalog, 10.0, 20);
+        }
+
+        #[test]
+        fn more_searches_for_shorter_lists_never_make_a_list_shorter(
+            mut searches in proptest::array::uniform5(0.0..5.0_f64), more in 0.0..5.0_f64,
+        ) {
+            searches.sort_by(|a, b| b.total_cmp(a));
+            let prices = ListPrices::default();
+            let best = |searches| {
+                let catalog = catalog(900, 200.0);
+                match prices.best_size(&catalog, &outlook(searches), Finding::ProxySearch) {
+                    ListSize::Tools(n) => n,
+                    ListSize::All => usize::MAX,
+                }
+            };
+            let before = best(searches);
+            for (size, n) in LIST_SIZES.iter().zip(&mut searches) {
+                if *size < before {
+                    *n += more;
+                }
+            }
+            prop_assert!(best(searches) >= before);
+        }
+    }
+}
