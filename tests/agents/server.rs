@@ -47,6 +47,18 @@ pub(crate) fn servers_of(tools: &[Tool], definitions: &Definitions) -> Vec<Arc<C
     servers.collect()
 }
 
+/// Returns a server with tools of these definitions, each with its name.
+pub(crate) fn server_of(name: &str, tools: Vec<(String, String)>) -> Arc<CatalogServer> {
+    let (names, definitions) = tools.into_iter().unzip();
+    Arc::new(CatalogServer {
+        name: upstream_name(name),
+        names,
+        definitions,
+        is_titled: AtomicBool::new(false),
+        connections: Mutex::default(),
+    })
+}
+
 /// Returns the name of a server as that of an upstream, as the replay makes it.
 fn upstream_name(server: &str) -> UpstreamName {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);

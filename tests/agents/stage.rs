@@ -72,6 +72,8 @@ pub(crate) struct Stage {
     pub(crate) url: Url,
     /// What stands behind it.
     pub(crate) servers: Vec<Arc<CatalogServer>>,
+    /// What it learned.
+    pub(crate) next_tools: Arc<NextTools>,
     storage: Arc<Storage>,
     learning: LearningTask,
     stop: CancellationToken,
@@ -131,7 +133,7 @@ impl Stage {
             recommender: None,
             safeguards: None,
             intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
-            next_tools: Some(next_tools),
+            next_tools: Some(Arc::clone(&next_tools)),
             work_sessions: Some(Arc::new(work_sessions)),
             tools: MetaTools {
                 search: Some("search_available_tools".into()),
@@ -165,6 +167,7 @@ impl Stage {
             clock,
             url,
             servers,
+            next_tools,
             storage,
             learning,
             stop,

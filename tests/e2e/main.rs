@@ -25,6 +25,7 @@ mod key_rotation;
 mod ladder;
 mod learning;
 mod limits;
+mod list_lengths;
 mod misnamed;
 mod models;
 mod operators;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The tools of the proxy itself.
-const OWN: [&str; 3] = ["search_available_tools", "call_tool", "set_context"];
+pub(crate) const OWN: [&str; 3] = ["search_available_tools", "call_tool", "set_context"];
 /// What the catalog has.
 pub(crate) const N_TOOLS: usize = 41;
 
@@ -22,7 +22,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("e2e/scenarios/{name}.json"))
 }
 
-fn catalog() -> Vec<Value> {
+pub(crate) fn catalog() -> Vec<Value> {
     let text = std::fs::read_to_string(path("catalog")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
@@ -37,7 +37,7 @@ pub(crate) fn tools(rule: impl Fn(&str, bool) -> bool) -> BTreeSet<String> {
     tools.collect()
 }
 
-fn of_tasks(name: &str) -> bool {
+pub(crate) fn of_tasks(name: &str) -> bool {
     name.contains("task") && !name.contains("project")
 }
 
@@ -116,7 +116,7 @@ impl Client {
 }
 
 /// What a list must have and may have.
-fn holds(scenario: &str, list: &BTreeSet<String>) -> bool {
+pub(crate) fn holds(scenario: &str, list: &BTreeSet<String>) -> bool {
     let n = list.len();
     let has = |name: &str| list.contains(name);
     match scenario {

@@ -231,11 +231,13 @@ pub fn explained(mode: SelectionMode, reason: Option<SelectionReason>) -> &'stat
              have cost more than it saves."
         }
         (SelectionMode::All, Some(ColdStart)) => {
-            "All tools: no session is over yet that a shorter list could follow, and all definitions \
-             together cost less than one search, or prediction.bands.show_all_below asks for all."
+            "All tools: no session is over yet that a shorter list could follow, and they are no more than \
+             filtering.max_tools or cost less than one search with its weight; or \
+             prediction.bands.show_all_below asks for all."
         }
         (SelectionMode::All, Some(NothingLearned)) => {
-            "All tools: nothing was learned yet, and all definitions together cost less than one search."
+            "All tools: nothing was learned yet, and they are no more than filtering.max_tools or cost less \
+             than one search with its weight."
         }
         (SelectionMode::All, Some(PredictorFailed)) => {
             "All tools: the predictor failed, and it is not known what was called often."
@@ -254,7 +256,8 @@ pub fn explained(mode: SelectionMode, reason: Option<SelectionReason>) -> &'stat
             "Nothing was learned yet: the tools of all servers in turn, those that find something first."
         }
         (SelectionMode::Context, None) => {
-            "The tools that are about what the client said that it does, and behind them what is likely."
+            "The tools that are about what the client said that it does; behind them what is likely, once \
+             predictions know what texts mean."
         }
         (SelectionMode::Context, Some(_)) => {
             "The tools that are about what the client said that it does; nothing else is known yet."

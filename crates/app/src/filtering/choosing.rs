@@ -88,7 +88,11 @@ impl Lists {
             kept,
             sizes: &self.sizes,
         };
-        if tools.len() <= bounds.min_tools {
+        let all_tokens = self.sizes.total(offer);
+        let is_over_budget = bounds
+            .token_budget
+            .is_some_and(|budget| all_tokens > budget);
+        if tools.len() <= bounds.min_tools && !is_over_budget {
             return all(SelectionReason::SmallCatalog);
         }
         let outlook = self.outlook(ask);
@@ -97,15 +101,12 @@ impl Lists {
         } else {
             Finding::ProxySearch
         };
-        let size = |ranked: &[(usize, f64)]| {
-            let evidence = Evidence {
-                ranked,
-                outlook: &outlook,
-                finding,
-                all_tokens: self.sizes.total(offer),
-            };
-            size_of(&candidates, &evidence, &bounds, &self.options(ask).prices)
+        let evidence = Evidence {
+            outlook: &outlook,
+            finding,
+            all_tokens,
         };
+        let size = size_of(&candidates, &evidence, &bounds, &self.options(ask).prices);
         let learned = self.next_tools.as_ref().filter(|next| next.has_learned());
         let Some(next_tools) = learned else {
             let reason = SelectionReason::NothingLearned;
@@ -116,7 +117,7 @@ impl Lists {
                 return chosen;
             }
             let (ranked, mode) = self.unlearned(ask, offer).await;
-            return match size(&ranked) {
+            return match size {
                 Err(why) => whole(why, reason),
                 Ok(n) => Chosen {
                     tools: self.chosen(ask, &candidates, &ranked, n).shown,
@@ -128,10 +129,9 @@ impl Lists {
             };
         };
         let Some(prediction) = self.predict_for_list(ask, offer) else {
-            return self.frequent_or_pool(ask, offer, &candidates, &size).await;
+            return self.frequent_or_pool(ask, offer, &candidates, size).await;
         };
         let ranked = ranking(&prediction);
-        let size = size(&ranked);
         let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
         let knows_texts = cold.is_none() && next_tools.knows_texts(&session_view(ask));
         let forecast = knows_texts.then_some((ranked.as_slice(), size.unwrap_or(bounds.max_tools)));
@@ -141,9 +141,6 @@ impl Lists {
         // An operator's choice for when little is known; a client that loads on demand is shown all
         // anyhow.
         let shows_all = policy != ListPolicyName::Hints && prediction.shows_all(bounds.max_tools);
-        let is_over_budget = bounds
-            .token_budget
-            .is_some_and(|budget| self.sizes.total(offer) > budget);
         if cold.is_some() || shows_all {
             let reason = SelectionReason::ColdStart;
             if let Some(chosen) = self.pool(ask, &candidates, reason) {
@@ -239,7 +236,7 @@ impl Lists {
         ask: &ListAsk<'_>,
         offer: &Arc<Offer>,
         candidates: &OfferCandidates<'_>,
-        size: &(dyn Fn(&[(usize, f64)]) -> Result<usize, WhyAll> + Sync),
+        size: Result<usize, WhyAll>,
     ) -> Chosen {
         let reason = SelectionReason::PredictorFailed;
         let ranked = self.frequent(ask, offer).await;
@@ -247,8 +244,8 @@ impl Lists {
             let pool = self.pool(ask, candidates, reason);
             return pool.unwrap_or_else(|| all(reason));
         }
-        match size(&ranked) {
-            Err(_) => all(reason),
+        match size {
+            Err(why) => whole(why, reason),
             Ok(n) => Chosen {
                 tools: self.chosen(ask, candidates, &ranked, n).shown,
                 mode: SelectionMode::Frequency,

@@ -188,18 +188,10 @@ impl Learner {
         std::mem::take(&mut self.ended).into()
     }
 
-    /// Learns whether the client of a session looked for what its list left out. `listed` are the
-    /// tools that it was shown.
-    pub(super) fn met(&mut self, ended: &Ended, listed: &BTreeSet<&ToolRef>, sought: bool) {
-        let vocabulary = self.predictor.vocabulary();
-        let is_listed = |slot| {
-            vocabulary
-                .tool(slot)
-                .is_some_and(|tool| listed.contains(tool))
-        };
-        let n_used = u32::try_from(ended.trial.n_used()).unwrap_or(u32::MAX);
+    /// Learns whether the client of a session looked for what its list of `n_listed` tools left out.
+    pub(super) fn met(&mut self, ended: &Ended, n_listed: usize, sought: bool) {
         let need = HiddenNeed {
-            expected: (1.0 - ended.trial.mass(is_listed)) * f64::from(n_used),
+            expected: ended.trial.needed_beside(n_listed),
             sought: f64::from(u8::from(sought)),
         };
         self.sizes.add_need(ended.party, need);
@@ -335,12 +327,12 @@ impl Learner {
         let Open { trail, trial, .. } = open;
         let predict = || self.predictor.predict(trail, &self.known);
         if is_first {
-            *trial = SessionTrial::new(predict().ranked().iter().copied());
+            *trial = SessionTrial::new(predict().ranked().iter().map(|(slot, _)| *slot));
         }
         trial.call(called, || {
             let forecast = predict();
             let likely = forecast.ranked().iter().take(N_LIKELY);
-            likely.map(|(slot, _)| *slot).collect::<Vec<Slot>>()
+            likely.copied().collect::<Vec<(Slot, f64)>>()
         });
     }
 

@@ -40,12 +40,10 @@ pub struct ReplayArgs {
     /// 95 and 98 %]
     #[arg(long, value_name = "NAME")]
     pub policy: Vec<SimulatedPolicy>,
-    /// How many tools a list has at most, and lists of a fixed length have [default:
-    /// filtering.max_tools]
+    /// How many tools a list has at most, and lists of a fixed length have [default: as configured]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tools: Option<u32>,
-    /// How many tools the answer of a search carries besides the found one [default:
-    /// search.n_predicted]
+    /// How many tools the answer of a search carries besides the found one [default: as configured]
     #[arg(long, value_name = "M")]
     pub inline: Option<u32>,
     /// Print a JSON object

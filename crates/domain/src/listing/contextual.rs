@@ -72,24 +72,19 @@ pub fn contextual(
     let n_about = asked.about.len();
     let only_reads = asked.access == Some(Access::Read);
     let is_wanted = |at: &usize| !(only_reads && may_write(*at));
-    let (mut ranked, n) = match forecast {
-        Some((likely, size)) => {
-            let first = n_about.min(size.div_ceil(2));
-            let mut ranked: Vec<usize> = asked.about[..first].to_vec();
-            ranked.extend(likely.iter().map(|(at, _)| *at));
-            (ranked, size)
-        }
-        None => {
-            let fitting = asked.fitting.iter().copied().filter(is_wanted);
-            let mut ranked = asked.about.clone();
-            ranked.extend(fitting);
-            let n = if n_about >= bounds.min_tools {
-                n_about
-            } else {
-                let filled = bounds.min_tools.saturating_mul(FILLED);
-                filled.min(ranked.len()).max(bounds.min_tools)
-            };
-            (ranked, n)
+    let mut ranked: Vec<usize> = Vec::new();
+    let n = if let Some((likely, size)) = forecast {
+        ranked.extend(asked.about.iter().take(size.div_ceil(2)));
+        ranked.extend(likely.iter().map(|(at, _)| *at));
+        size
+    } else {
+        ranked.extend(&asked.about);
+        ranked.extend(asked.fitting.iter().filter(|at| is_wanted(at)));
+        if n_about >= bounds.min_tools {
+            n_about
+        } else {
+            let filled = bounds.min_tools.saturating_mul(FILLED);
+            filled.min(ranked.len()).max(bounds.min_tools)
         }
     };
     // What nothing is known of comes last, and writers not at all where they are not wanted.

@@ -17,9 +17,10 @@ pub enum Decision {
 /// Why everything is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyAll {
-    /// No session was learned from, and all definitions cost less than one search.
+    /// No session was learned from, and there are no more tools than a list may have at most, or they
+    /// cost less than one search with its weight.
     ColdStart,
-    /// There are no more tools than a list may have, or their definitions are so short that hiding
+    /// There are no more tools than a list has at least, or their definitions are so short that hiding
     /// some could never pay.
     SmallCatalog,
     /// By the sessions before, the searches for what a shorter list leaves out would cost more than
@@ -27,11 +28,9 @@ pub enum WhyAll {
     NotPaying,
 }
 
-/// What a list is chosen by.
+/// What the size of a list is chosen by.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// Positions with the probability that the tool is called next, the most likely first.
-    pub ranked: &'a [(usize, f64)],
     /// What is expected of the session.
     pub outlook: &'a SessionOutlook,
     /// How the client finds what the list leaves out.
@@ -81,9 +80,11 @@ pub fn size_of(
     }
 }
 
-/// Decides what a list shows, see [`size_of`].
+/// Decides what a list shows, see [`size_of`]. `ranked` has positions with the probability that the tool
+/// is called next, the most likely first.
 pub fn decide(
     candidates: &impl Candidates,
+    ranked: &[(usize, f64)],
     evidence: &Evidence<'_>,
     bounds: &ListBounds,
     prices: &ListPrices,
@@ -95,7 +96,7 @@ pub fn decide(
                 max_tools,
                 ..*bounds
             };
-            Decision::Some(choose(candidates, evidence.ranked, &bounds))
+            Decision::Some(choose(candidates, ranked, &bounds))
         }
     }
 }
@@ -130,6 +131,7 @@ mod tests {
             n_calls: 10.0,
             searches,
             loads: searches,
+            needs: searches,
             seeks: 1.0,
         }
     }
@@ -144,12 +146,11 @@ mod tests {
         let tools = Alike { n_tools, tokens };
         let ranked: Vec<(usize, f64)> = (0..n_tools).map(|at| (at, 0.5)).collect();
         let evidence = Evidence {
-            ranked: &ranked,
             outlook,
             finding: Finding::ProxySearch,
             all_tokens: tokens * n_tools as u64,
         };
-        match decide(&tools, &evidence, &bounds, &ListPrices::default()) {
+        match decide(&tools, &ranked, &evidence, &bounds, &ListPrices::default()) {
             Decision::All(why) => (n_tools, Some(why)),
             Decision::Some(choice) => (choice.shown.len(), None),
         }

@@ -22,8 +22,8 @@ const N_LOADED: usize = 4;
 /// `T` names a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionTrial<T> {
-    /// The most likely tools at the beginning, with the probability that each is called next.
-    first: Vec<(T, f64)>,
+    /// The most likely tools at the beginning.
+    first: Vec<T>,
     used: Vec<T>,
     /// What answers of searches would have carried, for each size.
     found: [Vec<T>; LIST_SIZES.len()],
@@ -32,10 +32,11 @@ pub struct SessionTrial<T> {
     n_calls: u32,
     searches: [u32; LIST_SIZES.len()],
     loads: [u32; LIST_SIZES.len()],
+    needs: [f64; LIST_SIZES.len()],
 }
 
 /// What came of a [`SessionTrial`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialOutcome {
     /// How many calls there were.
     pub n_calls: u32,
@@ -43,12 +44,15 @@ pub struct TrialOutcome {
     pub searches: [u32; LIST_SIZES.len()],
     /// How many times a client would have searched itself with a list of each size.
     pub loads: [u32; LIST_SIZES.len()],
+    /// How many of its tools a list of each size was predicted to lack: also those that it went
+    /// without.
+    pub needs: [f64; LIST_SIZES.len()],
 }
 
 impl<T: Copy + Eq> SessionTrial<T> {
     /// Begins with what is predicted before the first call, the most likely first.
     #[must_use]
-    pub fn new(ranked: impl IntoIterator<Item = (T, f64)>) -> Self {
+    pub fn new(ranked: impl IntoIterator<Item = T>) -> Self {
         Self {
             first: ranked.into_iter().take(LONGEST).collect(),
             used: Vec::new(),
@@ -57,20 +61,22 @@ impl<T: Copy + Eq> SessionTrial<T> {
             n_calls: 0,
             searches: Default::default(),
             loads: Default::default(),
+            needs: Default::default(),
         }
     }
 
-    /// Notes a call. `ranked` gives the tools by what is predicted before it, the most likely first;
-    /// it is asked only where a list would have lacked the tool.
-    pub fn call<R: IntoIterator<Item = T>>(&mut self, tool: T, ranked: impl FnOnce() -> R) {
+    /// Notes a call. `ranked` gives the tools by what is predicted before it, the most likely first,
+    /// with the probability that each is called; it is asked for the first call of each tool.
+    pub fn call<R: IntoIterator<Item = (T, f64)>>(&mut self, tool: T, ranked: impl FnOnce() -> R) {
         self.n_calls = self.n_calls.saturating_add(1);
         if self.used.contains(&tool) {
             return;
         }
+        let ranked: Vec<(T, f64)> = ranked().into_iter().collect();
+        self.expect(&ranked);
         self.used.push(tool);
-        let place = self.first.iter().position(|(listed, _)| *listed == tool);
-        let mut ranked = Some(ranked);
-        let mut likely: Vec<T> = Vec::new();
+        let place = self.first.iter().position(|listed| *listed == tool);
+        let likely: Vec<T> = ranked.into_iter().map(|(tool, _)| tool).collect();
         for (at, size) in LIST_SIZES.into_iter().enumerate() {
             if place.is_some_and(|place| place < size) {
                 // Longer lists have it, too.
@@ -84,13 +90,26 @@ impl<T: Copy + Eq> SessionTrial<T> {
                 if known.contains(&tool) {
                     continue;
                 }
-                if let Some(ranked) = ranked.take() {
-                    likely.extend(ranked());
-                }
                 *n = n.saturating_add(1);
                 known.push(tool);
                 carry(listed, &likely, n_carried, known);
             }
+        }
+    }
+
+    /// Adds with which probability the call that comes now is of a tool that a list of each size lacks,
+    /// and that was neither used nor found before.
+    fn expect(&mut self, ranked: &[(T, f64)]) {
+        for (at, size) in LIST_SIZES.into_iter().enumerate() {
+            let listed = &self.first[..size.min(self.first.len())];
+            let is_known = |tool: &T| {
+                listed.contains(tool) || self.used.contains(tool) || self.found[at].contains(tool)
+            };
+            let lacked = ranked.iter().filter(|(tool, _)| !is_known(tool));
+            self.needs[at] += lacked
+                .map(|(_, probability)| probability)
+                .sum::<f64>()
+                .clamp(0.0, 1.0);
         }
     }
 
@@ -101,35 +120,26 @@ impl<T: Copy + Eq> SessionTrial<T> {
             n_calls: self.n_calls,
             searches: self.searches,
             loads: self.loads,
+            needs: self.needs,
         }
     }
 
-    /// Returns how many different tools the session called.
+    /// Returns how many of its tools a list of so many tools was predicted to lack.
     #[must_use]
-    pub fn n_used(&self) -> usize {
-        self.used.len()
-    }
-
-    /// Returns the probability that the first call was for one of the tools that were listed.
-    #[must_use]
-    pub fn mass(&self, is_listed: impl Fn(T) -> bool) -> f64 {
-        let listed = self.first.iter().filter(|(tool, _)| is_listed(*tool));
-        listed
-            .map(|(_, probability)| probability)
-            .sum::<f64>()
-            .clamp(0.0, 1.0)
+    pub fn needed_beside(&self, n_listed: usize) -> f64 {
+        let n_fitting = LIST_SIZES.partition_point(|size| *size <= n_listed);
+        self.needs[n_fitting.saturating_sub(1)]
     }
 }
 
 /// Has a client know the likeliest tools that it does not know yet, at most `n_carried` of them.
-fn carry<T: Copy + Eq>(listed: &[(T, f64)], likely: &[T], n_carried: usize, known: &mut Vec<T>) {
+fn carry<T: Copy + Eq>(listed: &[T], likely: &[T], n_carried: usize, known: &mut Vec<T>) {
     let n = known.len() + n_carried;
     for tool in likely {
         if known.len() == n {
             break;
         }
-        let is_listed = listed.iter().any(|(listed, _)| listed == tool);
-        if !is_listed && !known.contains(tool) {
+        if !listed.contains(tool) && !known.contains(tool) {
             known.push(*tool);
         }
     }
@@ -142,37 +152,56 @@ mod tests {
     /// A session over 100 tools, of which those with low numbers are likely at first and those with
     /// high numbers later.
     fn trial() -> SessionTrial<usize> {
-        SessionTrial::new((0..100).map(|tool| (tool, 0.01)))
+        SessionTrial::new(0..100)
+    }
+
+    /// Predicts these tools, each with the same probability.
+    fn even(tools: std::ops::Range<usize>) -> impl FnOnce() -> Vec<(usize, f64)> {
+        let n = u32::try_from(tools.len()).unwrap();
+        move || tools.map(|tool| (tool, 1.0 / f64::from(n))).collect()
     }
 
     #[test]
     fn a_tool_that_a_list_lacks_takes_a_search_and_brings_others() {
         let mut trial = trial();
-        trial.call(3, || -> Vec<usize> { panic!("every list has it") });
-        trial.call(15, || 50..100);
+        trial.call(3, even(0..10));
+        trial.call(15, even(50..100));
         // Carried by the answers of the proxy to those who had lists of 5 and 10.
-        trial.call(58, || 90..100);
-        trial.call(15, || -> Vec<usize> { panic!("it was used") });
-        assert_eq!(
-            trial.outcome(),
-            TrialOutcome {
-                n_calls: 4,
-                searches: [1, 1, 1, 1, 0],
-                loads: [2, 2, 1, 1, 0],
-            }
+        trial.call(58, even(90..100));
+        trial.call(15, || -> Vec<(usize, f64)> { panic!("it was used") });
+        let outcome = trial.outcome();
+        assert_eq!(outcome.n_calls, 4);
+        assert_eq!(outcome.searches, [1, 1, 1, 1, 0]);
+        assert_eq!(outcome.loads, [2, 2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn what_is_predicted_beside_a_list_is_needed_whether_it_is_called_or_not() {
+        let mut trial = trial();
+        // Half of it is beside a list of five.
+        trial.call(0, even(0..10));
+        assert!((trial.needed_beside(5) - 0.5).abs() < 1e-9);
+        assert!(trial.needed_beside(10) < 1e-9 && trial.needed_beside(99) < 1e-9);
+        // All of it is beside all but the longest; nothing is needed twice.
+        trial.call(1, even(40..80));
+        trial.call(0, even(40..80));
+        let needs = trial.outcome().needs;
+        assert!(
+            (needs[0] - 1.5).abs() < 1e-9 && (needs[3] - 1.0).abs() < 1e-9,
+            "{needs:?}"
         );
-        assert_eq!(trial.n_used(), 3);
-        assert!((trial.mass(|tool| tool < 20) - 0.2).abs() < 1e-9);
+        assert!(needs[4] < 1e-9 && (trial.needed_beside(0) - 1.5).abs() < 1e-9);
     }
 
     #[test]
     fn a_longer_list_needs_fewer_searches() {
         let mut trial = trial();
         for tool in [99, 3, 45, 7, 81, 12, 30, 99] {
-            trial.call(tool, || (0..100).rev());
+            trial.call(tool, even(0..100));
         }
         let outcome = trial.outcome();
-        assert!(outcome.loads[4] <= outcome.loads[0], "{outcome:?}");
+        assert!(outcome.searches.is_sorted_by(|a, b| a >= b), "{outcome:?}");
+        assert!(outcome.needs.is_sorted_by(|a, b| a >= b), "{outcome:?}");
         assert_eq!(outcome.n_calls, 8);
     }
 }

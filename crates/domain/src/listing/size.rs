@@ -52,6 +52,9 @@ pub struct SessionOutlook {
     pub searches: [f64; LIST_SIZES.len()],
     /// How many tools it loads by its own search with a list of each of [`LIST_SIZES`].
     pub loads: [f64; LIST_SIZES.len()],
+    /// How many of the tools that it needs a list of each of [`LIST_SIZES`] lacks, by what is predicted:
+    /// a client that does not look for them goes without them, and no call tells.
+    pub needs: [f64; LIST_SIZES.len()],
     /// The probability that the client looks for a tool that it needs and does not see.
     pub seeks: f64,
 }
@@ -101,8 +104,9 @@ impl ListPrices {
     pub fn is_small(&self, catalog: &CatalogSize, n_calls: f64, min_tools: usize) -> bool {
         let shown = catalog.listed(ListSize::Tools(min_tools));
         let saved = self.listed_for(catalog.tokens - shown, n_calls);
-        // What is no number saves nothing.
-        !(saved > self.search(shown, catalog.tokens_per_tool()))
+        let pays = saved > self.search(shown, catalog.tokens_per_tool());
+        // What is no number pays for nothing.
+        !pays
     }
 
     /// Returns the size of a list of which nothing was learned: everything if that costs less than
@@ -178,8 +182,10 @@ impl ListPrices {
         // What an answer carries stays in the prompt: on average for half of the session.
         let later = self.model.cached_read * carried * outlook.n_calls / 2.0;
         let seeks = outlook.seeks.clamp(0.0, 1.0);
-        let miss = seeks * (found * self.search_weight + later) + (1.0 - seeks) * self.lost_tool;
-        self.listed_for(listed, outlook.n_calls) + n_misses * miss + self.context(outlook)
+        let looked_for = n_misses * (found * self.search_weight + later);
+        let lost = n_misses.max(outlook.needs[at]) * self.lost_tool;
+        let misses = seeks * looked_for + (1.0 - seeks) * lost;
+        self.listed_for(listed, outlook.n_calls) + misses + self.context(outlook)
     }
 
     /// Returns what a session pays for the prompts behind its list, whatever the list is.
@@ -216,6 +222,7 @@ mod tests {
             n_calls: 10.0,
             searches,
             loads: searches,
+            needs: searches,
             seeks: 1.0,
         }
     }

@@ -42,6 +42,7 @@ struct Sums {
     n_calls: f64,
     searches: [f64; LIST_SIZES.len()],
     loads: [f64; LIST_SIZES.len()],
+    needs: [f64; LIST_SIZES.len()],
     n_with_context: f64,
     /// How often a tool that the list left out was needed, as it was predicted.
     needed: f64,
@@ -61,6 +62,7 @@ impl Sums {
         for at in 0..LIST_SIZES.len() {
             follow(&mut self.searches[at], f64::from(outcome.searches[at]));
             follow(&mut self.loads[at], f64::from(outcome.loads[at]));
+            follow(&mut self.needs[at], outcome.needs[at]);
         }
         follow(
             &mut self.n_with_context,
@@ -75,7 +77,7 @@ impl Sums {
 }
 
 /// A session that is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PastSession {
     /// What lists of each size would have meant for it.
     pub outcome: TrialOutcome,
@@ -166,14 +168,20 @@ impl SizeHistory {
             let Some(sums) = sums else {
                 continue;
             };
-            let mean = |sum: f64, wider: f64| (sum + n_wider * wider) / (sums.n_sessions + n_wider);
-            outlook.n_calls = mean(sums.n_calls, outlook.n_calls);
-            for at in 0..LIST_SIZES.len() {
-                outlook.searches[at] = mean(sums.searches[at], outlook.searches[at]);
-                outlook.loads[at] = mean(sums.loads[at], outlook.loads[at]);
-            }
             let sought = sums.sought + N_WIDER_NEEDS * outlook.seeks;
             outlook.seeks = (sought / (sums.needed + N_WIDER_NEEDS)).clamp(0.0, 1.0);
+            let mean = |sum: f64, told: f64, wider: f64| {
+                (told * sum + n_wider * wider) / (told * sums.n_sessions + n_wider)
+            };
+            outlook.n_calls = mean(sums.n_calls, 1.0, outlook.n_calls);
+            // Who does not look for hidden tools does not call them: such sessions do not tell what
+            // they lacked, and those of others count more.
+            let told = outlook.seeks;
+            for at in 0..LIST_SIZES.len() {
+                outlook.searches[at] = mean(sums.searches[at], told, outlook.searches[at]);
+                outlook.loads[at] = mean(sums.loads[at], told, outlook.loads[at]);
+                outlook.needs[at] = mean(sums.needs[at], told, outlook.needs[at]);
+            }
         }
         outlook
     }
@@ -211,6 +219,7 @@ fn assumed(shape: &SessionShape) -> SessionOutlook {
         searches,
         // Each loads half as many tools.
         loads: searches.map(|n| 1.5 * n),
+        needs: searches,
         seeks: 1.0,
     }
 }
@@ -233,6 +242,7 @@ mod tests {
                 n_calls,
                 searches,
                 loads: searches,
+                needs: searches.map(f64::from),
             },
             has_context: false,
         }
@@ -298,6 +308,38 @@ mod tests {
         };
         history.add_need(seeing, odd);
         assert!(outlook(&history, seeing).seeks <= 1.0);
+    }
+
+    #[test]
+    fn a_client_that_never_looks_for_hidden_tools_has_longer_lists() {
+        let mut history = SizeHistory::default();
+        let (blind, seeing) = (party("p", "blind"), party("p", "seeing"));
+        for n in 0..40 {
+            // One session in five needs a tool that only a list of 20 has.
+            let missed = u32::from(n % 5 == 0);
+            let needed = session(10, [1 + missed, missed, 0, 0, 0]);
+            history.add(seeing, &needed);
+            let mut silent = session(10, [0; 5]);
+            silent.outcome.needs = needed.outcome.needs;
+            history.add(blind, &silent);
+            let expected = 0.5;
+            history.add_need(
+                seeing,
+                HiddenNeed {
+                    expected,
+                    sought: 1.0,
+                },
+            );
+            history.add_need(
+                blind,
+                HiddenNeed {
+                    expected,
+                    sought: 0.0,
+                },
+            );
+        }
+        assert_eq!(size(&outlook(&history, seeing)), ListSize::Tools(10));
+        assert_eq!(size(&outlook(&history, blind)), ListSize::Tools(20));
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! How clients met what their lists left out: whether they looked for it.
 
-use std::collections::BTreeSet;
-
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::invocation::{CallSession, ToolSource};
 use riglm_domain::list_account::ListActivity;
-use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{ListActivityRepository, StoreError};
 use tracing::debug;
 
@@ -29,8 +26,8 @@ pub(super) async fn learn_meetings(
         }
         match activity_of(store, ended.session).await {
             Ok(activity) => {
-                if let Some((listed, sought)) = met(&activity) {
-                    learner.write().met(&ended, &listed, sought);
+                if let Some((n_listed, sought)) = met(&activity) {
+                    learner.write().met(&ended, n_listed, sought);
                 }
             }
             Err(error) => {
@@ -55,13 +52,13 @@ async fn activity_of(
     }
 }
 
-/// Returns the tools that a session was shown, and whether its client looked for others; `None` where
+/// Returns how many tools a session was shown, and whether its client looked for others; `None` where
 /// nothing was hidden from it.
-fn met(activity: &ListActivity) -> Option<(BTreeSet<&ToolRef>, bool)> {
+fn met(activity: &ListActivity) -> Option<(usize, bool)> {
     let list = activity.newest_list()?;
-    let listed: BTreeSet<&ToolRef> = list.tools.tools().iter().collect();
-    let hides_some = (listed.len() as u64) < list.n_available;
+    let n_listed = list.tools.tools().len();
+    let hides_some = (n_listed as u64) < list.n_available;
     let called_hidden = (activity.calls.iter()).any(|call| call.source != ToolSource::Shown);
     let sought = called_hidden || !activity.searches.is_empty();
-    hides_some.then_some((listed, sought))
+    hides_some.then_some((n_listed, sought))
 }

@@ -55,7 +55,6 @@ impl LiveRule {
     fn chosen(&self, session: &SimulatedSession, ranked: &[(usize, f64)]) -> Vec<usize> {
         let outlook = (self.history).outlook(session.party, false, &self.prices.shape);
         let evidence = Evidence {
-            ranked,
             outlook: &outlook,
             finding: Finding::ProxySearch,
             all_tokens: self
@@ -113,6 +112,7 @@ impl ListRule for LiveRule {
                 .collect()
         };
         listed.extend(self.chosen(session, &ranked));
+        let ranked = ranked.into_iter().map(|(tool, _)| tool);
         self.running = Some((session.clone(), SessionTrial::new(ranked)));
         true
     }
@@ -128,7 +128,11 @@ impl ListRule for LiveRule {
 
     fn called(&mut self, forecast: &Forecast, tool: usize) {
         if let Some((_, trial)) = &mut self.running {
-            trial.call(tool, || forecast.ranking().iter().copied());
+            let likely = || {
+                let ranking = forecast.ranking().iter();
+                ranking.map(|tool| (*tool, forecast.probability(*tool)))
+            };
+            trial.call(tool, likely);
         }
     }
 }

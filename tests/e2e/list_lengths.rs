@@ -1,0 +1,306 @@
+//! Lists through a proxy that has a history: how long they are, and that what a client says that it
+//! does is heard whatever was learned. The proxy is put together in this process, so that its clock can
+//! be moved: a session counts once it is over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riglm_domain::principal::Principal;
+use riglm_ports::fake::ManualClock;
+use riglm_tests::client::RawClient;
+use riglm_tests::modern::Meta;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scenarios::{OWN, catalog, holds, of_tasks, tools};
+use crate::simulation::agent::Line;
+use crate::simulation::server::{CatalogServer, server_of};
+use crate::simulation::stage::{Stage, StageOptions};
+
+/// Longer than a session may be silent.
+const BETWEEN_SESSIONS: Duration = Duration::from_hours(2);
+
+/// A proxy in front of one server, with its own clock.
+struct Place {
+    stage: Stage,
+    clock: Arc<ManualClock>,
+    n_sessions: u32,
+    _data: TempDir,
+}
+
+/// What a client was listed.
+struct Listed {
+    /// The names in their order, those of the proxy included.
+    all: Vec<String>,
+}
+
+impl Listed {
+    fn of(definitions: &[Value]) -> Self {
+        let names = definitions
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap());
+        Self {
+            all: names.map(str::to_owned).collect(),
+        }
+    }
+
+    /// The tools of the server.
+    fn tools(&self) -> BTreeSet<String> {
+        let own = |name: &&String| OWN.contains(&name.as_str());
+        self.all.iter().filter(|name| !own(name)).cloned().collect()
+    }
+}
+
+impl Place {
+    async fn start(server: Arc<CatalogServer>, options: StageOptions) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::default());
+        let stage = Stage::start(data.path(), Arc::clone(&clock), vec![server], &options);
+        Self {
+            stage: stage.await,
+            clock,
+            n_sessions: 0,
+            _data: data,
+        }
+    }
+
+    /// Opens a session of its own, two hours after the one before, which is learned from.
+    async fn open(&mut self, client: &str) -> Line {
+        self.clock.advance(BETWEEN_SESSIONS);
+        self.stage.learn().await;
+        self.n_sessions += 1;
+        let key = format!("session {}", self.n_sessions);
+        Line::open(&self.stage.url, client, Some(&key), false).await
+    }
+
+    /// Has a session call tools, after it said what it does where it does.
+    async fn session(&mut self, client: &str, context: Option<&str>, calls: &[String]) -> Listed {
+        let mut line = self.open(client).await;
+        if let Some(context) = context {
+            says(&mut line, context).await;
+        }
+        let listed = Listed::of(&line.list("{}").await.unwrap());
+        for tool in calls {
+            self.clock.advance(Duration::from_secs(20));
+            let answer = line.call(tool, "{}").await.unwrap();
+            assert!(answer["error"].is_null(), "{answer}");
+        }
+        line.client.delete().await;
+        listed
+    }
+}
+
+async fn says(line: &mut Line, context: &str) {
+    let arguments = json!({ "query": context }).to_string();
+    let answer = line.call("set_context", &arguments).await.unwrap();
+    assert!(answer["error"].is_null(), "{answer}");
+}
+
+/// A server of `n` tools whose definitions have about so many words.
+fn numbered(n: usize, n_words: usize) -> Arc<CatalogServer> {
+    let tools = (0..n).map(|n| {
+        let name = format!("tool_{n:03}");
+        let text = "word ".repeat(n_words);
+        let definition = json!({
+            "name": name, "description": text, "inputSchema": {"type": "object"},
+        });
+        (name, definition.to_string())
+    });
+    server_of("numbered", tools.collect())
+}
+
+fn work_server() -> Arc<CatalogServer> {
+    let tools = catalog().into_iter();
+    let tools = tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool.to_string()));
+    server_of("work", tools.collect())
+}
+
+fn names(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+    numbers
+        .into_iter()
+        .map(|n| format!("tool_{n:03}"))
+        .collect()
+}
+
+/// The tools of an ordinary session.
+fn ordinary(n: usize) -> Vec<String> {
+    const USUAL: [&str; 10] = [
+        "list_tasks",
+        "get_task",
+        "update_task",
+        "web_search",
+        "fetch_url",
+        "list_projects",
+        "get_project",
+        "search_documents",
+        "get_document",
+        "create_document",
+    ];
+    let calls = (0..3 + n % 3).map(|at| USUAL[(n * 7 + at * (1 + n % 4)) % USUAL.len()]);
+    calls.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_is_heard_whatever_was_learned() {
+    const ORDINARY: [&str; 3] = [
+        "Prepare the weekly report",
+        "Look into what came in over night",
+        "Tidy up before the holidays",
+    ];
+    for (with_contexts, token_budget) in [(false, None), (true, None), (true, Some(4_000))] {
+        let options = StageOptions {
+            token_budget,
+            ..StageOptions::default()
+        };
+        let mut place = Place::start(work_server(), options).await;
+        let mut n_ordinary = 0;
+        for n_before in [0, 3, 20, 60] {
+            while n_ordinary < n_before {
+                let says_it = with_contexts && n_ordinary % 2 == 0;
+                let context = says_it.then(|| ORDINARY[n_ordinary % ORDINARY.len()]);
+                let calls = ordinary(n_ordinary);
+                place.session("agent", context, &calls).await;
+                n_ordinary += 1;
+            }
+            for (scenario, query) in [
+                ("list", "List my tasks"),
+                ("create", "Create a new task"),
+                ("analyze", "Analyze project health"),
+                ("web", "Search the web for X"),
+                ("help", "How does it work?"),
+                ("update", "Update task status"),
+            ] {
+                let mut line = place.open("agent").await;
+                says(&mut line, query).await;
+                let list = Listed::of(&line.list("{}").await.unwrap()).tools();
+                let what = format!("{query} after {n_before}, {with_contexts}, {token_budget:?}");
+                assert!(holds(scenario, &list), "{what}: {} {list:#?}", list.len());
+                line.client.delete().await;
+            }
+            // The seventh: somebody who goes on to something else has a list for that.
+            let mut line = place.open("agent").await;
+            says(&mut line, "Analyze project health").await;
+            let before = Listed::of(&line.list("{}").await.unwrap()).tools();
+            says(&mut line, "Show the comments on my task").await;
+            let after = Listed::of(&line.list("{}").await.unwrap()).tools();
+            let reading = tools(|name, reads| of_tasks(name) && reads);
+            assert!(reading.is_subset(&after) && after != before, "{after:#?}");
+            line.client.delete().await;
+        }
+        place.stage.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_are_alike_have_short_lists_soon() {
+    let mut place = Place::start(numbered(50, 70), StageOptions::default()).await;
+    let calls = names(3..9);
+    let first = place.session("agent", None, &calls).await;
+    // All fifty cost less than one search.
+    assert_eq!(first.tools().len(), 50);
+    // Something may be hidden soon.
+    assert_eq!(first.all[0], "search_available_tools");
+    assert!(first.all.contains(&"set_context".into()) && first.all.contains(&"call_tool".into()));
+    for _ in 1..25 {
+        place.session("agent", None, &calls).await;
+    }
+    let last = place.session("agent", None, &calls).await;
+    assert!(last.tools().len() <= 20, "{:?}", last.all);
+    assert!(
+        calls.iter().all(|tool| last.all.contains(tool)),
+        "{:?}",
+        last.all
+    );
+    place.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_anything_is_learned_large_catalogs_are_cut_and_small_ones_are_whole() {
+    let mut place = Place::start(numbered(500, 100), StageOptions::default()).await;
+    let large = place.session("agent", None, &[]).await;
+    assert_eq!(large.tools().len(), 20);
+    assert_eq!(large.all[0], "search_available_tools");
+    assert!(large.all.contains(&"set_context".into()) && large.all.contains(&"call_tool".into()));
+    place.stage.stop().await;
+    let mut place = Place::start(numbered(14, 80), StageOptions::default()).await;
+    let small = place.session("agent", None, &[]).await;
+    // It is whole, and always will be.
+    assert_eq!(small.all, names(0..14));
+    place.stage.stop().await;
+    // A budget holds before anything is known, too.
+    let options = StageOptions {
+        token_budget: Some(1_000),
+        ..StageOptions::default()
+    };
+    let mut place = Place::start(numbered(50, 80), options).await;
+    let budgeted = place.session("agent", None, &[]).await;
+    assert!(
+        (5..=12).contains(&budgeted.tools().len()),
+        "{:?}",
+        budgeted.all
+    );
+    place.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_learned_whether_a_client_looks_for_hidden_tools() {
+    let mut place = Place::start(numbered(120, 180), StageOptions::default()).await;
+    for n in 0..60_usize {
+        let looks = n % 2 == 0;
+        let mut line = place.open(if looks { "looking" } else { "blind" }).await;
+        let listed = Listed::of(&line.list("{}").await.unwrap());
+        assert!(listed.tools().len() <= 20, "{:?}", listed.all);
+        // Six usual tools, and two of sixty others.
+        let seldom = [0, 1].map(|at| 10 + (n * 37 + at * 53) % 60);
+        for tool in names((0..6).chain(seldom)) {
+            place.clock.advance(Duration::from_secs(20));
+            let is_hidden = !listed.all.contains(&tool);
+            if is_hidden && !looks {
+                continue;
+            }
+            if is_hidden {
+                let query = json!({ "query": tool.replace('_', " ") }).to_string();
+                line.call("search_available_tools", &query).await.unwrap();
+            }
+            line.call(&tool, "{}").await.unwrap();
+        }
+        line.client.delete().await;
+    }
+    place.clock.advance(BETWEEN_SESSIONS);
+    place.stage.learn().await;
+    let seeks = |client| place.stage.next_tools.seeks(&Principal::local(), client);
+    let (looking, blind) = (seeks("looking").unwrap(), seeks("blind").unwrap());
+    assert!(looking > 0.8 && blind < 0.4, "{looking} {blind}");
+    place.stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_modern_clients_follow_the_sessions_and_no_context() {
+    let mut place = Place::start(numbered(120, 180), StageOptions::default()).await;
+    let calls = names(3..9);
+    for _ in 0..25 {
+        place.session("agent", None, &calls).await;
+    }
+    place.clock.advance(BETWEEN_SESSIONS);
+    place.stage.learn().await;
+    let client = RawClient::modern(&place.stage.url);
+    let meta = Meta::default();
+    let list = async |id: &str| {
+        let answer = client.request(&meta.request(id, "tools/list", "")).await;
+        let answer: Value = serde_json::from_str(&answer.text).unwrap();
+        Listed::of(answer["result"]["tools"].as_array().unwrap())
+    };
+    let before = list("1").await;
+    assert!(before.tools().len() <= 20, "{:?}", before.all);
+    assert!(
+        calls.iter().all(|tool| before.all.contains(tool)),
+        "{:?}",
+        before.all
+    );
+    let said = meta.call("2", "set_context", r#"{"query":"use tool 099"}"#);
+    let answer = client.request(&said).await.text;
+    assert!(answer.contains("tool_099"), "{answer}");
+    assert_eq!(list("3").await.all, before.all);
+    place.stage.stop().await;
+}
