@@ -18,7 +18,7 @@ pub use self::summary::{ListSummary, PolicySummary};
 use self::tally::Tally;
 use crate::economics::CostModel;
 use crate::invocation::{Invocation, ToolSource};
-use crate::list_shown::{ListShown, ToolSet};
+use crate::list_shown::{ListShown, SelectionMode, ToolSet};
 use crate::search::Search;
 use crate::tool::ToolRef;
 
@@ -57,6 +57,8 @@ pub struct SeenList {
     /// How many tokens it has; `None` where they were not counted, and then it neither costs nor
     /// saves any.
     pub tokens: Option<ListTokens>,
+    /// What chose its tools; `None` in records of older versions.
+    pub mode: Option<SelectionMode>,
 }
 
 /// A call that the session made.
@@ -93,6 +95,7 @@ impl From<&ListShown> for SeenList {
             tools: Arc::new(list.tools.clone()),
             n_available: list.n_available,
             tokens,
+            mode: list.selection.as_ref().map(|selection| selection.mode),
         }
     }
 }

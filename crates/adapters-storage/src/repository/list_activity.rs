@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::invocation::ToolSource;
 use riglm_domain::list_account::{ListActivity, ListTokens, MadeCall, MadeSearch, SeenList};
+use riglm_domain::list_shown::SelectionMode;
 use riglm_domain::tool::ToolRef;
 use riglm_ports::analytics::{ListActivityRepository, StoreError};
 use serde::{Deserialize, Serialize};
@@ -118,15 +119,16 @@ macro_rules! newest_lists {
     ($partition:literal, $sqlite_condition:expr, $postgres_condition:expr) => {
         newest!(
             "lists_shown",
-            "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens",
+            "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens, mode",
             ($partition, "shown_at DESC, session DESC"),
             [
                 "hex(session), shown_at, policy, tool_set, n_available, shown_tokens,
-                available_tokens",
+                available_tokens, mode",
                 $sqlite_condition
             ],
             [
-                "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens",
+                "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens,
+                mode",
                 $postgres_condition
             ]
         )
@@ -300,7 +302,7 @@ impl Statements {
         let sets: BTreeSet<&String> = lists.iter().map(|ListRow(_, _, _, set, ..)| set).collect();
         let sets = tool_set::read(database, &sets).await?;
         let lists = lists.into_iter().filter_map(|row| {
-            let ListRow(session, at, policy, set, n_available, shown, available) = row;
+            let ListRow(session, at, policy, set, n_available, shown, available, mode) = row;
             let tokens = shown.zip(available);
             let list = SeenList {
                 at: at.0,
@@ -309,6 +311,7 @@ impl Statements {
                 tools: sets.get(&set)?.clone(),
                 n_available,
                 tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
+                mode,
             };
             Some((session, list))
         });
@@ -446,4 +449,5 @@ struct ListRow(
     u64,
     Option<u64>,
     Option<u64>,
+    Option<SelectionMode>,
 );

@@ -11,8 +11,8 @@ use riglm_domain::invocation::CallSession;
 use riglm_domain::list_shown::{SelectionMode, SelectionReason};
 use riglm_domain::listing::{
     Candidates, Choice, Evidence, Finding, Focus, ListBounds, ListPolicyName, ReadOnly,
-    SessionOutlook, SizeHistory, Standing, UnknownTool, WhyAll, choose, focused, size_of,
-    typical_order,
+    SessionOutlook, SizeHistory, Standing, UnknownTool, WhyAll, choose, focused, rank_for_session,
+    size_of, typical_order,
 };
 use riglm_domain::prediction::{Band, Party};
 use riglm_domain::retrieval::words;
@@ -131,7 +131,13 @@ impl Lists {
         let Some(prediction) = self.predict_for_list(ask, offer) else {
             return self.frequent_or_pool(ask, offer, &candidates, size).await;
         };
-        let ranked = ranking(&prediction);
+        let mut ranked = ranking(&prediction);
+        if policy == ListPolicyName::Hints && session_view(ask).intent.is_none() {
+            // Its marks are for the whole session, and no answer of a search tells what comes next.
+            let tools: Vec<ToolRef> = tools.iter().map(|tool| tool.tool.clone()).collect();
+            let shares = next_tools.session_use(&session_view(ask), &tools);
+            ranked = rank_for_session(&ranked, |at| shares.get(at).copied().unwrap_or(0.0));
+        }
         let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
         let knows_texts = cold.is_none() && next_tools.knows_texts(&session_view(ask));
         let forecast = knows_texts.then_some((ranked.as_slice(), size.unwrap_or(bounds.max_tools)));

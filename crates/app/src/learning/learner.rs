@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use riglm_domain::embedding::Embedding;
 use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::invocation::{CallSession, Outcome, PastCall};
-use riglm_domain::listing::{HiddenNeed, PastSession, SessionTrial, SizeHistory};
+use riglm_domain::listing::{HiddenNeed, SessionTrial, SessionUse, SizeHistory, rank_for_session};
 use riglm_domain::prediction::{Lesson, Party, Slot, SnapshotError, TextEvidence, Trail};
 use riglm_domain::tool::ToolRef;
 use riglm_ports::predictor::Predictor;
@@ -61,6 +61,8 @@ pub(super) struct Said<'a> {
 pub(super) struct Ended {
     pub(super) session: CallSession,
     pub(super) last_call: Timestamp,
+    /// Whether the client had said what it does, in a text that was recorded.
+    pub(super) has_context: bool,
     party: Party,
     trial: SessionTrial<Slot>,
 }
@@ -114,6 +116,7 @@ struct Saved {
     read_to: Option<InvocationId>,
     recent: Vec<(InvocationId, Timestamp)>,
     sizes: SizeHistory,
+    session_use: SessionUse,
     predictor: Vec<u8>,
 }
 
@@ -137,6 +140,8 @@ pub(super) struct Learner {
     recent: BTreeMap<InvocationId, Timestamp>,
     /// How long lists should have been.
     sizes: SizeHistory,
+    /// In how many sessions tools were used.
+    session_use: SessionUse,
     /// The newest sessions that are over, until they are taken.
     ended: VecDeque<Ended>,
     /// Says of how many calls of each principal is learned.
@@ -161,6 +166,7 @@ impl Learner {
             read_to: None,
             recent: BTreeMap::new(),
             sizes: SizeHistory::default(),
+            session_use: SessionUse::default(),
             ended: VecDeque::new(),
             allowance: Allowance::default(),
             n_learned: 0,
@@ -183,9 +189,19 @@ impl Learner {
         &self.sizes
     }
 
+    /// Returns in how many sessions tools were used.
+    pub(super) fn session_use(&self) -> &SessionUse {
+        &self.session_use
+    }
+
     /// Returns the sessions that are over since this was asked last, the oldest first.
     pub(super) fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended).into()
+    }
+
+    /// Learns whether a session that is over said what it does.
+    pub(super) fn said(&mut self, has_context: bool) {
+        self.sizes.add_context(has_context);
     }
 
     /// Learns whether the client of a session looked for what its list of `n_listed` tools left out.
@@ -324,10 +340,23 @@ impl Learner {
 
     /// Notes what lists of each length would have meant for a call, before it is learned from.
     fn try_lists(&self, open: &mut Open, called: Slot, is_first: bool) {
-        let Open { trail, trial, .. } = open;
+        let Open {
+            trail,
+            trial,
+            party,
+            ..
+        } = open;
         let predict = || self.predictor.predict(trail, &self.known);
         if is_first {
-            *trial = SessionTrial::new(predict().ranked().iter().map(|(slot, _)| *slot));
+            let forecast = predict();
+            let ranked = forecast.ranked();
+            *trial = SessionTrial::new(ranked.iter().map(|(slot, _)| *slot));
+            if trail.text().is_none() {
+                let shares = self.session_use.shares(*party);
+                let share = |slot| shares.get(&slot).copied().unwrap_or(0.0);
+                let marked = rank_for_session(ranked, share).into_iter();
+                *trial = trial.clone().with_marked(marked.map(|(slot, _)| slot));
+            }
         }
         trial.call(called, || {
             let forecast = predict();
@@ -360,17 +389,15 @@ impl Learner {
             return;
         };
         self.predictor.end_session(&open.trail);
-        let past = PastSession {
-            outcome: open.trial.outcome(),
-            has_context: open.has_context,
-        };
-        self.sizes.add(open.party, &past);
+        self.sizes.add(open.party, &open.trial.outcome());
+        self.session_use.add(open.party, open.trial.used());
         if self.ended.len() == MAX_ENDED {
             self.ended.pop_front();
         }
         self.ended.push_back(Ended {
             session,
             last_call: open.last_call,
+            has_context: open.has_context,
             party: open.party,
             trial: open.trial,
         });
@@ -414,6 +441,7 @@ impl Learner {
             read_to: self.read_to,
             recent: self.recent.iter().map(|(id, at)| (*id, *at)).collect(),
             sizes: self.sizes.clone(),
+            session_use: self.session_use.clone(),
             predictor: self.predictor.snapshot()?,
         };
         postcard::to_allocvec(&saved).map_err(SnapshotError::Unwritable)
@@ -446,6 +474,7 @@ impl Learner {
         self.read_to = saved.read_to;
         self.recent = saved.recent.into_iter().collect();
         self.sizes = saved.sizes;
+        self.session_use = saved.session_use;
         self.ended.clear();
         self.known.clear();
         Ok(())

@@ -275,6 +275,19 @@ impl NextTools {
         learner.sizes().outlook(party, is_shared, shape)
     }
 
+    /// Returns the share that each tool has of the uses in earlier sessions of who asks, by its position.
+    #[must_use]
+    pub fn session_use(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Vec<f64> {
+        let learner = self.learner_of(view).read();
+        let shares = (learner.session_use()).shares(Party::new(view.principal, view.client));
+        let vocabulary = learner.predictor().vocabulary();
+        let share = |tool| shares.get(&vocabulary.slot(tool)?).copied();
+        tools
+            .iter()
+            .map(|tool| share(tool).unwrap_or(0.0))
+            .collect()
+    }
+
     /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
     /// `None` before any session.
     #[must_use]

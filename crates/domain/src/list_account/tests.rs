@@ -25,6 +25,7 @@ fn list(millis: i64, n_shown: usize, n_available: usize) -> SeenList {
             shown: 100 * n_shown as u64,
             available: 100 * n_available as u64,
         }),
+        mode: None,
     }
 }
 

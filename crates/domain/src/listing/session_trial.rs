@@ -24,6 +24,8 @@ const N_LOADED: usize = 4;
 pub struct SessionTrial<T> {
     /// The most likely tools at the beginning.
     first: Vec<T>,
+    /// The tools that are marked for a client that loads others on demand.
+    marked: Vec<T>,
     used: Vec<T>,
     /// What answers of searches would have carried, for each size.
     found: [Vec<T>; LIST_SIZES.len()],
@@ -55,6 +57,7 @@ impl<T: Copy + Eq> SessionTrial<T> {
     pub fn new(ranked: impl IntoIterator<Item = T>) -> Self {
         Self {
             first: ranked.into_iter().take(LONGEST).collect(),
+            marked: Vec::new(),
             used: Vec::new(),
             found: Default::default(),
             loaded: Default::default(),
@@ -63,6 +66,13 @@ impl<T: Copy + Eq> SessionTrial<T> {
             loads: Default::default(),
             needs: Default::default(),
         }
+    }
+
+    /// Has clients that load tools on demand begin with other tools, the best first.
+    #[must_use]
+    pub fn with_marked(self, ranked: impl IntoIterator<Item = T>) -> Self {
+        let marked = ranked.into_iter().take(LONGEST).collect();
+        Self { marked, ..self }
     }
 
     /// Notes a call. `ranked` gives the tools by what is predicted before it, the most likely first,
@@ -75,24 +85,33 @@ impl<T: Copy + Eq> SessionTrial<T> {
         let ranked: Vec<(T, f64)> = ranked().into_iter().collect();
         self.expect(&ranked);
         self.used.push(tool);
-        let place = self.first.iter().position(|listed| *listed == tool);
         let likely: Vec<T> = ranked.into_iter().map(|(tool, _)| tool).collect();
-        for (at, size) in LIST_SIZES.into_iter().enumerate() {
-            if place.is_some_and(|place| place < size) {
-                // Longer lists have it, too.
-                break;
-            }
-            let listed = &self.first[..size.min(self.first.len())];
-            for (known, n, n_carried) in [
-                (&mut self.found[at], &mut self.searches[at], N_CARRIED),
-                (&mut self.loaded[at], &mut self.loads[at], N_LOADED),
-            ] {
-                if known.contains(&tool) {
+        let marked = if self.marked.is_empty() {
+            &self.first
+        } else {
+            &self.marked
+        };
+        for (listed, known, numbers, n_carried) in [
+            (&self.first, &mut self.found, &mut self.searches, N_CARRIED),
+            (marked, &mut self.loaded, &mut self.loads, N_LOADED),
+        ] {
+            let place = listed.iter().position(|listed| *listed == tool);
+            for (at, size) in LIST_SIZES.into_iter().enumerate() {
+                if place.is_some_and(|place| place < size) {
+                    // Longer lists have it, too.
+                    break;
+                }
+                if known[at].contains(&tool) {
                     continue;
                 }
-                *n = n.saturating_add(1);
-                known.push(tool);
-                carry(listed, &likely, n_carried, known);
+                numbers[at] = numbers[at].saturating_add(1);
+                known[at].push(tool);
+                carry(
+                    &listed[..size.min(listed.len())],
+                    &likely,
+                    n_carried,
+                    &mut known[at],
+                );
             }
         }
     }
@@ -111,6 +130,12 @@ impl<T: Copy + Eq> SessionTrial<T> {
                 .sum::<f64>()
                 .clamp(0.0, 1.0);
         }
+    }
+
+    /// Returns the tools that were called, each once.
+    #[must_use]
+    pub fn used(&self) -> &[T] {
+        &self.used
     }
 
     /// Returns what came of it so far.
@@ -191,6 +216,15 @@ mod tests {
             "{needs:?}"
         );
         assert!(needs[4] < 1e-9 && (trial.needed_beside(0) - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn marks_are_their_own_list() {
+        let mut trial = trial().with_marked([90, 91]);
+        trial.call(90, even(0..10));
+        let outcome = trial.outcome();
+        assert_eq!((outcome.searches, outcome.loads), ([1; 5], [0; 5]));
+        assert_eq!(trial.used(), [90]);
     }
 
     #[test]

@@ -43,7 +43,6 @@ struct Sums {
     searches: [f64; LIST_SIZES.len()],
     loads: [f64; LIST_SIZES.len()],
     needs: [f64; LIST_SIZES.len()],
-    n_with_context: f64,
     /// How often a tool that the list left out was needed, as it was predicted.
     needed: f64,
     /// How often the client looked for one.
@@ -51,8 +50,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, session: &PastSession) {
-        let outcome = &session.outcome;
+    fn add(&mut self, outcome: &TrialOutcome) {
         let n_seen = f64::from(self.n_seen);
         let decay = (n_seen / (n_seen + 1.0)).min(DECAY);
         let follow = |sum: &mut f64, value: f64| *sum = *sum * decay + value;
@@ -64,25 +62,12 @@ impl Sums {
             follow(&mut self.loads[at], f64::from(outcome.loads[at]));
             follow(&mut self.needs[at], outcome.needs[at]);
         }
-        follow(
-            &mut self.n_with_context,
-            f64::from(u8::from(session.has_context)),
-        );
     }
 
     fn add_need(&mut self, need: HiddenNeed) {
         self.needed = self.needed * DECAY + need.expected;
         self.sought = self.sought * DECAY + need.sought;
     }
-}
-
-/// A session that is over.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PastSession {
-    /// What lists of each size would have meant for it.
-    pub outcome: TrialOutcome,
-    /// Whether it said what it does.
-    pub has_context: bool,
 }
 
 /// How a client met what its list left out.
@@ -109,12 +94,27 @@ pub struct SizeHistory {
     /// Those of a principal have the client 0 in place of one.
     parties: BTreeMap<(u64, u64), Kept>,
     n_added: u64,
+    contexts: Contexts,
+}
+
+/// How many of the recent sessions said what they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Contexts {
+    n_sessions: f64,
+    n_with: f64,
 }
 
 impl SizeHistory {
-    /// Adds a session that is over.
-    pub fn add(&mut self, party: Party, session: &PastSession) {
-        self.each(party, |sums| sums.add(session));
+    /// Adds a session that is over: what lists of each size would have meant for it.
+    pub fn add(&mut self, party: Party, outcome: &TrialOutcome) {
+        self.each(party, |sums| sums.add(outcome));
+    }
+
+    /// Adds whether a session that is over said what it does.
+    pub fn add_context(&mut self, has_context: bool) {
+        let Contexts { n_sessions, n_with } = &mut self.contexts;
+        *n_sessions = *n_sessions * DECAY + 1.0;
+        *n_with = *n_with * DECAY + f64::from(u8::from(has_context));
     }
 
     /// Adds how a session met what its list left out.
@@ -198,12 +198,8 @@ impl SizeHistory {
     /// they do.
     #[must_use]
     pub fn knows_texts(&self) -> bool {
-        let Sums {
-            n_sessions,
-            n_with_context,
-            ..
-        } = self.all;
-        n_with_context >= LEAST_CONTEXTS && n_with_context >= LEAST_CONTEXT_SHARE * n_sessions
+        let Contexts { n_sessions, n_with } = self.contexts;
+        n_with >= LEAST_CONTEXTS && n_with >= LEAST_CONTEXT_SHARE * n_sessions
     }
 }
 
@@ -236,15 +232,12 @@ mod tests {
         Party::new(&Principal::named(principal), client)
     }
 
-    fn session(n_calls: u32, searches: [u32; 5]) -> PastSession {
-        PastSession {
-            outcome: TrialOutcome {
-                n_calls,
-                searches,
-                loads: searches,
-                needs: searches.map(f64::from),
-            },
-            has_context: false,
+    fn session(n_calls: u32, searches: [u32; 5]) -> TrialOutcome {
+        TrialOutcome {
+            n_calls,
+            searches,
+            loads: searches,
+            needs: searches.map(f64::from),
         }
     }
 
@@ -320,7 +313,7 @@ mod tests {
             let needed = session(10, [1 + missed, missed, 0, 0, 0]);
             history.add(seeing, &needed);
             let mut silent = session(10, [0; 5]);
-            silent.outcome.needs = needed.outcome.needs;
+            silent.needs = needed.needs;
             history.add(blind, &silent);
             let expected = 0.5;
             history.add_need(
@@ -345,16 +338,12 @@ mod tests {
     #[test]
     fn texts_are_known_once_most_sessions_have_one() {
         let mut history = SizeHistory::default();
-        let said = PastSession {
-            has_context: true,
-            ..session(3, [0; 5])
-        };
         for _ in 0..9 {
-            history.add(party("p", "c"), &said);
+            history.add_context(true);
         }
         assert!(history.knows_texts());
         for _ in 0..9 {
-            history.add(party("p", "c"), &session(3, [0; 5]));
+            history.add_context(false);
         }
         assert!(!history.knows_texts());
     }

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::invocation::{CallSession, ToolSource};
 use riglm_domain::list_account::ListActivity;
+use riglm_domain::list_shown::SelectionMode;
 use riglm_ports::analytics::{ListActivityRepository, StoreError};
 use tracing::debug;
 
@@ -21,22 +22,29 @@ pub(super) async fn learn_meetings(
 ) {
     let ended = learner.write().take_ended();
     for ended in ended {
-        if now.duration_since(ended.last_call) > NEWEST {
-            continue;
-        }
-        match activity_of(store, ended.session).await {
-            Ok(activity) => {
-                if let Some((n_listed, sought)) = met(&activity) {
-                    learner.write().met(&ended, n_listed, sought);
+        let mut has_context = ended.has_context;
+        if now.duration_since(ended.last_call) <= NEWEST {
+            match activity_of(store, ended.session).await {
+                Ok(activity) => {
+                    has_context |= is_of_context(&activity);
+                    if let Some((n_listed, sought)) = met(&activity) {
+                        learner.write().met(&ended, n_listed, sought);
+                    }
+                }
+                Err(error) => {
+                    let error = &error as &(dyn std::error::Error + 'static);
+                    debug!(error, "it is not known how a session met its lists");
                 }
             }
-            Err(error) => {
-                let error = &error as &(dyn std::error::Error + 'static);
-                debug!(error, "it is not known how sessions met their lists");
-                return;
-            }
         }
+        learner.write().said(has_context);
     }
+}
+
+/// Returns whether a list of a session was chosen by what its client said that it does.
+fn is_of_context(activity: &ListActivity) -> bool {
+    let mut lists = activity.lists.iter();
+    lists.any(|list| list.mode == Some(SelectionMode::Context))
 }
 
 async fn activity_of(

@@ -5,8 +5,8 @@ use super::fixed::carry;
 use super::simulation::{ListRule, Moment, SimulatedCatalog, SimulatedOptions, SimulatedSession};
 use super::tool_set::ToolSet;
 use crate::listing::{
-    Candidates, Evidence, Finding, ListBounds, ListPrices, PastSession, SessionTrial, SizeHistory,
-    Standing, choose, contextual, size_of,
+    Candidates, Evidence, Finding, ListBounds, ListPrices, SessionTrial, SizeHistory, Standing,
+    choose, contextual, size_of,
 };
 
 /// The rule of the policy `epoch` before revision 2026-07-28: chosen at the first call of a session
@@ -82,11 +82,8 @@ impl LiveRule {
     /// Learns from the session that is over.
     fn end_session(&mut self) {
         if let Some((session, trial)) = self.running.take() {
-            let past = PastSession {
-                outcome: trial.outcome(),
-                has_context: session.has_context,
-            };
-            self.history.add(session.party, &past);
+            self.history.add(session.party, &trial.outcome());
+            self.history.add_context(session.has_context);
         }
     }
 }
