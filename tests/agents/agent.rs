@@ -25,7 +25,7 @@ pub(super) const BETWEEN_CALLS: Duration = Duration::from_secs(20);
 const THINKS: Duration = Duration::from_millis(250);
 /// How many words of a description an agent puts into its query.
 const MAX_WORDS: usize = 8;
-/// How many tools the own search of an agent loads that loads tools on demand, as those of the
+/// Number of tools the own search of an agent loads that loads tools on demand, as those of the
 /// clients do that have one.
 const N_LOADED: usize = 5;
 

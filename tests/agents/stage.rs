@@ -72,7 +72,7 @@ pub(crate) struct Stage {
     pub(crate) url: Url,
     /// What stands behind it.
     pub(crate) servers: Vec<Arc<CatalogServer>>,
-    /// What it learned.
+    /// The predictions that it learned.
     pub(crate) next_tools: Arc<NextTools>,
     storage: Arc<Storage>,
     learning: LearningTask,

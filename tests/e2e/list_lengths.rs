@@ -29,7 +29,7 @@ struct Place {
     _data: TempDir,
 }
 
-/// What a client was listed.
+/// The list of a client.
 struct Listed {
     /// The names in their order, those of the proxy included.
     all: Vec<String>,

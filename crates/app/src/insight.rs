@@ -74,7 +74,7 @@ pub struct ListedSession {
     pub has_more_calls: bool,
     /// The work sessions of its newest 1,000 calls.
     pub work_sessions: BTreeSet<WorkSessionId>,
-    /// How likely its client is to look for a hidden tool that it needs, by what it did so far; `None`
+    /// Probability that its client looks for a hidden tool that it needs, by what it did so far; `None`
     /// where that is not known.
     pub seeks: Option<f64>,
 }
@@ -183,7 +183,7 @@ impl Insight {
         })
     }
 
-    /// Returns how likely the client of a session is to look for a hidden tool that it needs, by what it
+    /// Returns the probability that the client of a session looks for a hidden tool that it needs, by what it
     /// did so far; `None` where that is not known.
     #[must_use]
     pub fn seeks(&self, summary: &SessionSummary) -> Option<f64> {

@@ -57,7 +57,7 @@ pub struct SeenList {
     /// How many tokens it has; `None` where they were not counted, and then it neither costs nor
     /// saves any.
     pub tokens: Option<ListTokens>,
-    /// What chose its tools; `None` in records of older versions.
+    /// The mode in which its tools were chosen; `None` in records of older versions.
     pub mode: Option<SelectionMode>,
 }
 

@@ -49,10 +49,10 @@ pub(crate) struct PredictionView {
     policy: &'static str,
     /// The number of the list that it sees; `null` before the first.
     epoch: Option<u64>,
-    /// What chose the tools of that list: `prediction`, `context`, `general`, `frequency`, `pool`,
-    /// `names` or `all`; `null` before the first.
+    /// The mode in which the tools of that list were chosen: `prediction`, `context`, `general`,
+    /// `frequency`, `pool`, `names` or `all`; `null` before the first.
     mode: Option<&'static str>,
-    /// Why all are shown, or why something else chose them than was to; `null` where nothing did.
+    /// The reason why all are shown, or why something else chose them than was to; `null` where nothing did.
     reason: Option<&'static str>,
     /// Mode and reason in a sentence; `null` before the first list.
     list_because: Option<&'static str>,

@@ -93,7 +93,7 @@ pub(crate) struct ConnectionView {
     has_more_calls: bool,
     /// The work sessions that its calls belong to; in lists of sessions, its newest 1,000 calls.
     work_sessions: Vec<String>,
-    /// How likely its client is to look for a tool that it needs and that its list leaves out, by what
+    /// Probability that its client looks for a tool that it needs and that its list leaves out, by what
     /// it did so far, from 0 to 1: lists of clients that do not look are longer. `null` where that is
     /// not known.
     looks_for_hidden_tools: Option<f64>,

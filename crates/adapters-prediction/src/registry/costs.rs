@@ -19,15 +19,15 @@ pub struct CostsConfig {
     pub context_tokens: f64,
     /// The price of the question and the answer of a search, without definitions.
     pub search: f64,
-    /// How many times its price a search counts when lists are chosen.
+    /// Factor by which the price of a search counts when lists are chosen.
     pub search_weight: f64,
     /// The price of a tool that is needed, not listed, and not looked for.
     pub lost_tool: f64,
     /// Lists whose costs differ by less than this share count as equally good.
     pub margin: f64,
-    /// How many calls a session is assumed to make before any was recorded.
+    /// Number of calls a session is assumed to make before any was recorded.
     pub session_calls: f64,
-    /// How many different tools a session is assumed to use.
+    /// Number of different tools a session is assumed to use.
     pub session_tools: f64,
 }
 

@@ -175,7 +175,7 @@ impl Lists {
         }
     }
 
-    /// Returns what is expected of the session of who asks, or of any session of its principal for a
+    /// Returns the expectation of the session of who asks, or of any session of its principal for a
     /// list that sessions share.
     pub(super) fn outlook(&self, ask: &ListAsk<'_>) -> SessionOutlook {
         let shape = self.options(ask).prices.shape;
@@ -377,7 +377,7 @@ pub(super) fn session_view<'a>(ask: &'a ListAsk<'_>) -> SessionView<'a> {
     }
 }
 
-/// Returns who asks, as what is learned is kept for them.
+/// Returns the key under which sessions of the client are learned.
 fn party(ask: &ListAsk<'_>) -> Party {
     Party::new(ask.principal, ask.client)
 }

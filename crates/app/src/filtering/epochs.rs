@@ -23,7 +23,7 @@ use crate::search::Offer;
 const STORE_DEADLINE: Duration = Duration::from_millis(500);
 /// The least time between two epochs that begin because there are other tools.
 const CATALOG_PAUSE: SignedDuration = SignedDuration::from_secs(60);
-/// How long an epoch lasts that something else than what was learned chose.
+/// Duration of an epoch that something else than what was learned chose.
 const COLD_EPOCH: Duration = Duration::from_hours(1);
 /// A new epoch of a list that sessions share keeps what was used within this time.
 const KEEP_USED: SignedDuration = SignedDuration::from_mins(30);

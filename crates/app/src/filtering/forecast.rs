@@ -73,9 +73,9 @@ pub struct ListForecast {
     pub policy: ListPolicyName,
     /// The number of the list that it sees; `None` before the first.
     pub epoch: Option<u64>,
-    /// What chose the tools of that list; `None` before the first.
+    /// The mode in which the tools of that list were chosen; `None` before the first.
     pub mode: Option<SelectionMode>,
-    /// Why something else chose them than was to, or why all are shown.
+    /// The reason why something else chose them than was to, or why all are shown.
     pub reason: Option<SelectionReason>,
     /// The probability that the next tool is among those that the list has.
     pub mass: f64,

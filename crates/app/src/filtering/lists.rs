@@ -274,7 +274,7 @@ impl Lists {
         shown
     }
 
-    /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
+    /// Returns the probability that a client looks for a hidden tool that it needs, by what it did so far;
     /// `None` before any session.
     #[must_use]
     pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {

@@ -21,7 +21,7 @@ const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 /// The text of a list of more tools is not kept.
 const MAX_KEPT: usize = 64;
 
-/// Which tools of the proxy itself a client has use for.
+/// The tools of the proxy itself that a client has use for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnToolsUse {
     /// None: nothing is hidden, nor will be.
@@ -144,7 +144,7 @@ impl ShownList {
         self.positions.len() == self.offer.tools().len()
     }
 
-    /// Returns which tools of the proxy itself the client has use for.
+    /// Returns the tools of the proxy itself that the client has use for.
     #[must_use]
     pub fn own_tools(&self) -> OwnToolsUse {
         let is_whole = self.is_whole() && !self.offer.is_partial();

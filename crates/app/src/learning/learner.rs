@@ -40,11 +40,11 @@ const MAX_OPEN: usize = 10_000;
 /// The format of the bytes around those of the predictor.
 const FORMAT: u32 = 2;
 
-/// How many of the likeliest tools the answer of a search is chosen from: of more no list of the
+/// Number of of the likeliest tools the answer of a search is chosen from: of more no list of the
 /// followed lengths and no answers before it have all.
 const N_LIKELY: usize = 300;
 
-/// How many sessions that are over are kept until it is looked up how they met their lists.
+/// Number of sessions that are over are kept until it is looked up how they met their lists.
 const MAX_ENDED: usize = 1_000;
 
 /// The text that a call followed.
@@ -75,7 +75,7 @@ struct Open {
     /// The text that said last what is being done.
     context: Option<ContextId>,
     party: Party,
-    /// What lists of each length would have meant for it.
+    /// Its trial with lists of each length.
     trial: SessionTrial<Slot>,
     /// Whether the client had said what it does when the session began.
     has_context: bool,
@@ -138,7 +138,7 @@ pub(super) struct Learner {
     read_to: Option<InvocationId>,
     /// The calls after that which were read, with when they were received.
     recent: BTreeMap<InvocationId, Timestamp>,
-    /// How long lists should have been.
+    /// The lengths that lists should have had.
     sizes: SizeHistory,
     /// In how many sessions tools were used.
     session_use: SessionUse,
@@ -184,7 +184,7 @@ impl Learner {
         (now.duration_since(open.last_call) <= idle_gap(session)).then_some(&open.trail)
     }
 
-    /// Returns what lists of each length would have meant for the sessions that are over.
+    /// Returns the history of the lengths that lists should have had.
     pub(super) fn sizes(&self) -> &SizeHistory {
         &self.sizes
     }

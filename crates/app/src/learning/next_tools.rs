@@ -260,7 +260,7 @@ impl NextTools {
         }
     }
 
-    /// Returns what is to be expected of a session before it begins, by the sessions that are over: of
+    /// Returns the expectation of a session before it begins, by the sessions that are over: of
     /// its client, or of any client of its principal where the list `is_shared`. `shape` is assumed
     /// before any.
     #[must_use]
@@ -288,7 +288,7 @@ impl NextTools {
             .collect()
     }
 
-    /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
+    /// Returns the probability that a client looks for a hidden tool that it needs, by what it did so far;
     /// `None` before any session.
     #[must_use]
     pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {
@@ -298,7 +298,7 @@ impl NextTools {
         outlook.is_learned().then_some(outlook.seeks)
     }
 
-    /// Returns how often clients looked for hidden tools that were needed, of everybody; `None` where
+    /// Returns the share of the needed hidden tools that clients looked for, of everybody; `None` where
     /// none was needed yet.
     #[must_use]
     pub fn share_sought(&self) -> Option<f64> {

@@ -64,7 +64,7 @@ pub struct LearningStores {
     pub contexts: Arc<dyn ContextRepository>,
     /// The tools that were listed.
     pub tools: Arc<dyn ToolDefinitionRepository>,
-    /// What sessions were shown, and how they met it.
+    /// The lists, calls and searches of sessions.
     pub activities: Arc<dyn ListActivityRepository>,
     /// What was learned.
     pub snapshots: Arc<dyn SnapshotRepository>,

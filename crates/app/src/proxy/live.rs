@@ -50,7 +50,7 @@ impl Proxy {
         self.open_session(is_it)?.caller.known_row()
     }
 
-    /// Returns how likely a client is to look for a hidden tool that it needs, by what it did so far;
+    /// Returns the probability that a client looks for a hidden tool that it needs, by what it did so far;
     /// `None` where that is not known.
     #[must_use]
     pub fn seeks(&self, principal: &Principal, client: &str) -> Option<f64> {

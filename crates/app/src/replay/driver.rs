@@ -19,7 +19,7 @@ pub struct ReplayOptions {
     pub predictors: Vec<ReplayedPredictor>,
     /// The policies that make lists of what the first predictor predicts.
     pub policies: Vec<SimulatedPolicy>,
-    /// How lists are made of what is predicted, and what they cost.
+    /// Options of the lists that are made of predictions, with their prices.
     pub lists: SimulatedOptions,
     /// By which words it is told what sessions say that they do.
     pub words: TopicWords,

@@ -64,7 +64,7 @@ impl<'a> ListedCatalog<'a> {
         &self.simulated
     }
 
-    /// Returns what is known of a session when it begins; `with_query` says whether that is what it
+    /// Returns a session as it is known when it begins; `with_query` says whether that is what it
     /// was asked for.
     pub(super) fn session(&self, session: &ReplaySession, with_query: bool) -> SimulatedSession {
         let local = Principal::local();
@@ -89,7 +89,7 @@ impl<'a> ListedCatalog<'a> {
 }
 
 impl ListedCatalog<'_> {
-    /// Returns how well tools fit a text by its words.
+    /// Returns the scores of tools for a text by its words.
     fn fits(&self, text: &str) -> Vec<(usize, f64)> {
         let query = Query::new(text, &self.words.synonyms);
         let hits = (self.index).rank(&query, &self.rules, None, self.index.tools().len());
@@ -99,7 +99,7 @@ impl ListedCatalog<'_> {
     }
 }
 
-/// Returns what a description says first.
+/// Returns the first sentence of a description.
 fn first_sentence(description: &str) -> &str {
     let line = description.lines().next().unwrap_or_default();
     let mut sentences = line.split_inclusive(['.', '!', '?']);

@@ -99,7 +99,7 @@ fn options(config: &Config, arguments: &ReplayArgs) -> ReplayOptions {
     }
 }
 
-/// Returns how lists are chosen: as the configuration says, but for what the arguments name.
+/// Returns the options of lists: those of the configuration, but for what the arguments name.
 fn lists(config: &Config, arguments: &ReplayArgs) -> SimulatedOptions {
     let wanted = list_options(&config.filtering, &config.search);
     let at_most = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ use super::topic::Topic;
 /// with those that fit it best: little that is found says that not all was found.
 const FILLED: usize = 2;
 
-/// What a text asks for.
+/// The tools that a text asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AskedFor {
     /// The tools that it is about, the best first.
@@ -24,7 +24,7 @@ pub struct AskedFor {
 }
 
 impl AskedFor {
-    /// Returns what a text asks for whose topic is known. `fits` says how well tools fit it, by their
+    /// Returns the tools that a text asks for whose topic is known. `fits` says how well tools fit it, by their
     /// positions: the larger the better. Of tools that name as much of the text those come first that
     /// fit it better.
     #[must_use]

@@ -1,4 +1,4 @@
-//! What a list shows, from a prediction to the choice: the whole of it where that costs less.
+//! The decision about a list: its length, from what sessions before needed, and its tools.
 
 use super::bounds::ListBounds;
 use super::choice::{Candidates, Choice, choose, to_f64};
@@ -28,12 +28,12 @@ pub enum WhyAll {
     NotPaying,
 }
 
-/// What the size of a list is chosen by.
+/// The evidence for the size of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What is expected of the session.
+    /// The session as it is expected.
     pub outlook: &'a SessionOutlook,
-    /// How the client finds what the list leaves out.
+    /// The way in which the client finds what the list leaves out.
     pub finding: Finding,
     /// How many tokens the definitions of all tools have.
     pub all_tokens: u64,
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Returns how many tools are shown, and why all where all are.
+    /// Returns the number of tools that are shown, and why all where all are.
     fn shown(
         n_tools: usize,
         tokens: u64,

@@ -30,10 +30,10 @@ pub struct ListPrices {
     pub n_inline: u32,
     /// The most tokens that such an answer has, however long definitions are.
     pub answer_tokens: f64,
-    /// How many times its price a search counts in the weighed cost of a list: a search also costs a
+    /// Factor by which the price of a search counts in the weighed cost of a list: a search also costs a
     /// turn of the model, and time.
     pub search_weight: f64,
-    /// What a tool costs, in the same unit, that a session needs, is not listed, and that its client
+    /// Price, in the same unit, of a tool that a session needs, is not listed, and that its client
     /// does not look for: the work is done without it, or done again.
     pub lost_tool: f64,
     /// Sizes of lists whose weighed costs differ by less than this share count as equal.
@@ -55,10 +55,10 @@ impl Default for ListPrices {
 }
 
 impl ListPrices {
-    /// How many definitions a client's own search loads.
+    /// Number of definitions a client's own search loads.
     pub const N_LOADED: f64 = 5.0;
 
-    /// Returns what a session of `n_calls` calls pays for `tokens` in its list: they are written to
+    /// Returns the price of `tokens` in the list of a session of `n_calls` calls: they are written to
     /// the cache once and read at every call.
     #[must_use]
     pub fn listed_for(&self, tokens: f64, n_calls: f64) -> f64 {
@@ -73,14 +73,14 @@ impl ListPrices {
         self.found(list_tokens, self.carried(tool_tokens))
     }
 
-    /// Returns what a client's own search costs, which loads a few tools: the same with their
+    /// Returns the price of a client's own search, which loads a few tools: the same with their
     /// definitions.
     #[must_use]
     pub fn load(&self, list_tokens: f64, tool_tokens: f64) -> f64 {
         self.found(list_tokens, Self::N_LOADED * tool_tokens)
     }
 
-    /// Returns how many tokens of definitions the answer of a search carries.
+    /// Returns the number of tokens of definitions the answer of a search carries.
     #[must_use]
     pub fn carried(&self, tool_tokens: f64) -> f64 {
         (f64::from(self.n_inline) * tool_tokens).min(self.answer_tokens)

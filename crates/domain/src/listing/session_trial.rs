@@ -1,4 +1,4 @@
-//! What a list of each size would have meant for one session.
+//! Searches that a list of each size would have cost one session.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ use super::size::LIST_SIZES;
 /// The most tools that the largest of the followed lists has.
 const LONGEST: usize = LIST_SIZES[LIST_SIZES.len() - 1];
 
-/// How many likely tools the answer of the proxy's search carries beside the one that was found.
+/// Number of likely tools the answer of the proxy's search carries beside the one that was found.
 const N_CARRIED: usize = 9;
-/// How many tools a client's own search loads beside the one that was found: such searches return
+/// Number of tools a client's own search loads beside the one that was found: such searches return
 /// three to five.
 const N_LOADED: usize = 4;
 
@@ -27,9 +27,9 @@ pub struct SessionTrial<T> {
     /// The tools that are marked for a client that loads others on demand.
     marked: Vec<T>,
     used: Vec<T>,
-    /// What answers of searches would have carried, for each size.
+    /// Tools that answers of searches would have carried, for each size.
     found: [Vec<T>; LIST_SIZES.len()],
-    /// What a client's own searches would have loaded, for each size.
+    /// Tools that a client's own searches would have loaded, for each size.
     loaded: [Vec<T>; LIST_SIZES.len()],
     n_calls: u32,
     searches: [u32; LIST_SIZES.len()],
@@ -37,16 +37,16 @@ pub struct SessionTrial<T> {
     needs: [f64; LIST_SIZES.len()],
 }
 
-/// What came of a [`SessionTrial`].
+/// The result of a [`SessionTrial`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialOutcome {
-    /// How many calls there were.
+    /// Number of calls there were.
     pub n_calls: u32,
-    /// How many searches a list of each size would have needed.
+    /// Number of searches a list of each size would have needed.
     pub searches: [u32; LIST_SIZES.len()],
-    /// How many times a client would have searched itself with a list of each size.
+    /// Number of times a client would have searched itself with a list of each size.
     pub loads: [u32; LIST_SIZES.len()],
-    /// How many of its tools a list of each size was predicted to lack: also those that it went
+    /// Number of of its tools a list of each size was predicted to lack: also those that it went
     /// without.
     pub needs: [f64; LIST_SIZES.len()],
 }
@@ -138,7 +138,7 @@ impl<T: Copy + Eq> SessionTrial<T> {
         &self.used
     }
 
-    /// Returns what came of it so far.
+    /// Returns the result so far.
     #[must_use]
     pub fn outcome(&self) -> TrialOutcome {
         TrialOutcome {
@@ -149,7 +149,7 @@ impl<T: Copy + Eq> SessionTrial<T> {
         }
     }
 
-    /// Returns how many of its tools a list of so many tools was predicted to lack.
+    /// Returns the number of of its tools a list of so many tools was predicted to lack.
     #[must_use]
     pub fn needed_beside(&self, n_listed: usize) -> f64 {
         let n_fitting = LIST_SIZES.partition_point(|size| *size <= n_listed);

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::prediction::{Party, Slot};
 
-/// What one session counts once the next one is counted: half as much after 34 of them.
+/// Weight of a session once the next one is counted: half after 34 of them.
 const DECAY: f64 = 0.98;
-/// What counts less than this is forgotten: a tool after 190 sessions without it.
+/// Least count that is kept: a tool is forgotten after 190 sessions without it.
 const LEAST: f64 = 0.02;
 /// The most principals that are told apart. Beyond that those are forgotten that had no session for
 /// longest.
@@ -114,7 +114,7 @@ mod tests {
         let shares = used.shares(party("p"));
         assert!((shares[&slots[0]] - 0.5).abs() < 1e-9 && !shares.contains_key(&slots[2]));
         assert!(used.shares(party("q")).is_empty());
-        for _ in 0..300 {
+        for _ in 0..400 {
             used.add(party("p"), &slots[2..]);
         }
         assert_eq!(

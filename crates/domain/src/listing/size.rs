@@ -21,7 +21,7 @@ const FIRST_DOUBT: f64 = 0.1;
 /// After so many sessions it is half of that.
 const HALF_DOUBT: f64 = 5.0;
 
-/// How many tools a list has of those that are predicted.
+/// Number of tools a list has of those that are predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListSize {
     /// So many of the most likely ones.
@@ -30,7 +30,7 @@ pub enum ListSize {
     All,
 }
 
-/// How a client finds a tool that its list leaves out.
+/// The way in which a client finds a tool that its list leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finding {
     /// It asks the proxy, whose answer carries likely tools beside the one that was looked for.
@@ -40,19 +40,19 @@ pub enum Finding {
     OwnSearch,
 }
 
-/// What is expected of a session before it begins.
+/// A session as it is expected before it begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionOutlook {
-    /// How many sessions were learned from, of which the older ones count less. Without any the other
+    /// Number of sessions were learned from, of which the older ones count less. Without any the other
     /// numbers are assumptions.
     pub n_sessions: f64,
-    /// How many calls it makes.
+    /// Number of calls it makes.
     pub n_calls: f64,
-    /// How many searches it makes with a list of each of [`LIST_SIZES`].
+    /// Number of searches it makes with a list of each of [`LIST_SIZES`].
     pub searches: [f64; LIST_SIZES.len()],
-    /// How many tools it loads by its own search with a list of each of [`LIST_SIZES`].
+    /// Number of tools it loads by its own search with a list of each of [`LIST_SIZES`].
     pub loads: [f64; LIST_SIZES.len()],
-    /// How many of the tools that it needs a list of each of [`LIST_SIZES`] lacks, by what is predicted:
+    /// Number of of the tools that it needs a list of each of [`LIST_SIZES`] lacks, by what is predicted:
     /// a client that does not look for them goes without them, and no call tells.
     pub needs: [f64; LIST_SIZES.len()],
     /// The probability that the client looks for a tool that it needs and does not see.
@@ -76,19 +76,19 @@ impl SessionOutlook {
 /// A catalog, as far as the size of a list depends on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CatalogSize {
-    /// How many tools may be shown.
+    /// Number of tools may be shown.
     pub n_tools: usize,
-    /// How many tokens their definitions have together.
+    /// Number of tokens their definitions have together.
     pub tokens: f64,
 }
 
 impl CatalogSize {
-    /// Returns how many tokens the definition of a tool has on average.
+    /// Returns the number of tokens the definition of a tool has on average.
     fn tokens_per_tool(&self) -> f64 {
         self.tokens / as_f64(self.n_tools.max(1))
     }
 
-    /// Returns how many tokens a list of this size has.
+    /// Returns the number of tokens a list of this size has.
     fn listed(&self, size: ListSize) -> f64 {
         match size {
             ListSize::Tools(n) if n < self.n_tools => self.tokens_per_tool() * as_f64(n),
@@ -188,7 +188,7 @@ impl ListPrices {
         self.listed_for(listed, outlook.n_calls) + misses + self.context(outlook)
     }
 
-    /// Returns what a session pays for the prompts behind its list, whatever the list is.
+    /// Returns the price of the prompts behind the list of a session, whatever the list is.
     fn context(&self, outlook: &SessionOutlook) -> f64 {
         self.model.cached_read * self.model.context_tokens * outlook.n_calls
     }

@@ -1,4 +1,4 @@
-//! What lists of each size would have meant for the sessions so far.
+//! Searches that lists of each size would have cost the sessions so far.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use super::session_trial::TrialOutcome;
 use super::size::{LIST_SIZES, SessionOutlook};
 use crate::prediction::Party;
 
-/// What one session counts at most once the next one is counted: half as much after 34 of them. The
+/// Greatest weight of a session once the next one is counted: half after 34 of them. The
 /// first ones count less sooner, since much was still to be learned then.
 const DECAY: f64 = 0.98;
-/// How many sessions the assumptions count as, that hold before any.
+/// Number of sessions the assumptions count as, that hold before any.
 const N_ASSUMED: f64 = 5.0;
-/// How many searches a session is assumed to make with a list of 20 tools: then a list of 20 costs as
+/// Number of searches a session is assumed to make with a list of 20 tools: then a list of 20 costs as
 /// much as one of 35 tools without any search.
 const SEARCHES_AT_20: f64 = 0.4;
-/// How the assumed searches fall with the size: between 1/size and its square root.
+/// Exponent with which the assumed searches fall with the size.
 const SEARCHES_FALL: f64 = 0.66;
-/// How many sessions of everybody count beside those of a principal.
+/// Number of sessions of everybody count beside those of a principal.
 const N_OF_ALL: f64 = 10.0;
-/// How many sessions of a principal count beside those of one of its clients.
+/// Number of sessions of a principal count beside those of one of its clients.
 const N_OF_PRINCIPAL: f64 = 5.0;
-/// How many hidden tools that were needed count beside those of a client, as ones of everybody.
+/// Number of hidden tools that were needed count beside those of a client, as ones of everybody.
 const N_WIDER_NEEDS: f64 = 2.0;
 /// The most principals and clients that are told apart. Beyond that those are forgotten that had no
 /// session for longest.
 const MAX_PARTIES: usize = 10_000;
-/// How many recent sessions must have said what they do, so that predictions know what texts mean.
+/// Number of recent sessions must have said what they do, so that predictions know what texts mean.
 const LEAST_CONTEXTS: f64 = 5.0;
 /// The share of recent sessions that must have said what they do, for the same.
 const LEAST_CONTEXT_SHARE: f64 = 0.75;
@@ -36,16 +36,16 @@ const LEAST_CONTEXT_SHARE: f64 = 0.75;
 /// Sums over sessions, in which the older ones count less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Sums {
-    /// How many sessions there were, each counted once.
+    /// Number of sessions there were, each counted once.
     n_seen: u32,
     n_sessions: f64,
     n_calls: f64,
     searches: [f64; LIST_SIZES.len()],
     loads: [f64; LIST_SIZES.len()],
     needs: [f64; LIST_SIZES.len()],
-    /// How often a tool that the list left out was needed, as it was predicted.
+    /// Predicted number of times that a tool was needed which the list left out.
     needed: f64,
-    /// How often the client looked for one.
+    /// Number of times that the client looked for one.
     sought: f64,
 }
 
@@ -70,7 +70,7 @@ impl Sums {
     }
 }
 
-/// How a client met what its list left out.
+/// The need of a session for tools that its list left out, and whether its client looked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HiddenNeed {
     /// The predicted probability that a tool was needed which the list left out.
@@ -86,7 +86,7 @@ struct Kept {
     last: u64,
 }
 
-/// What lists of each size would have meant for the sessions so far: of everybody, of each principal,
+/// Searches that lists of each size would have cost the sessions so far: of everybody, of each principal,
 /// and of each kind of client of a principal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SizeHistory {
@@ -97,7 +97,7 @@ pub struct SizeHistory {
     contexts: Contexts,
 }
 
-/// How many of the recent sessions said what they do.
+/// Number of of the recent sessions said what they do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Contexts {
     n_sessions: f64,
@@ -150,7 +150,7 @@ impl SizeHistory {
         }
     }
 
-    /// Returns what is to be expected of a session of a client, or of any client of its principal
+    /// Returns the expectation of a session of a client, or of any client of its principal
     /// where `is_shared`. `shape` is assumed before anything is known.
     #[must_use]
     pub fn outlook(&self, party: Party, is_shared: bool, shape: &SessionShape) -> SessionOutlook {
@@ -186,7 +186,7 @@ impl SizeHistory {
         outlook
     }
 
-    /// Returns how often clients looked for hidden tools that were needed, of everybody: a share from 0
+    /// Returns the share of the needed hidden tools that clients looked for, of everybody: from 0
     /// to 1; `None` where none was needed yet.
     #[must_use]
     pub fn share_sought(&self) -> Option<f64> {
@@ -203,7 +203,7 @@ impl SizeHistory {
     }
 }
 
-/// Returns what is expected of a session while nothing is known.
+/// Returns the assumptions about a session while nothing is known.
 fn assumed(shape: &SessionShape) -> SessionOutlook {
     let searches = LIST_SIZES.map(|size| {
         let times = 20.0 / f64::from(u32::try_from(size).unwrap_or(u32::MAX));

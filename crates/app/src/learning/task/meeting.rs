@@ -1,4 +1,4 @@
-//! How clients met what their lists left out: whether they looked for it.
+//! Learning whether clients look for tools that their lists leave out.
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::invocation::{CallSession, ToolSource};
@@ -9,7 +9,7 @@ use tracing::debug;
 
 use crate::learning::shared_learner::SharedLearner;
 
-/// How many rows of each kind of a session are read.
+/// Number of rows of each kind of a session are read.
 const MOST_ROWS: u32 = 200;
 /// Sessions that were over before that are not looked up: clients change.
 const NEWEST: SignedDuration = SignedDuration::from_hours(24 * 30);
@@ -60,7 +60,7 @@ async fn activity_of(
     }
 }
 
-/// Returns how many tools a session was shown, and whether its client looked for others; `None` where
+/// Returns the number of tools a session was shown, and whether its client looked for others; `None` where
 /// nothing was hidden from it.
 fn met(activity: &ListActivity) -> Option<(usize, bool)> {
     let list = activity.newest_list()?;

@@ -15,9 +15,9 @@ use crate::prediction::Party;
 /// The tools that could be called, as far as lists depend on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedCatalog {
-    /// How many there are.
+    /// Number of there are.
     pub n_tools: usize,
-    /// How many tokens the definition of each has.
+    /// Number of tokens the definition of each has.
     pub tokens_per_tool: u64,
     /// Their positions in the order in which they are shown before anything was learned.
     pub first_order: Vec<usize>,
@@ -38,18 +38,18 @@ impl SimulatedCatalog {
     }
 }
 
-/// How policies are simulated.
+/// Options of simulated policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedOptions {
-    /// How long lists may be. Lists of a fixed length have `max_tools` tools.
+    /// The bounds of lists. Lists of a fixed length have `max_tools` tools.
     pub bounds: ListBounds,
-    /// How many tools the answer of a search carries besides the found one.
+    /// Number of tools the answer of a search carries besides the found one.
     pub n_inline: usize,
-    /// What lists and searches cost.
+    /// The prices of lists and searches.
     pub prices: ListPrices,
 }
 
-/// What is known of a session when it begins.
+/// A session as far as it is known when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedSession {
     /// Whose it is.
@@ -64,7 +64,7 @@ pub struct SimulatedSession {
 /// The moment before a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment<'a> {
-    /// What is forecast.
+    /// The forecast.
     pub(super) forecast: &'a Forecast,
     /// The session, where it begins with the call.
     pub(super) begins: Option<&'a SimulatedSession>,
