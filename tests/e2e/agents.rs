@@ -198,7 +198,8 @@ async fn recorded_sessions_cost_no_more_than_with_everything_shown() {
         let what = format!("{}: {totals:?}", stream.name);
         assert_eq!(totals.all.n_failed, 0, "{what}");
         assert!(totals.cost() <= 1.001, "{what}");
-        assert!(totals.dearer() <= 0.02, "{what}");
+        // Three in a hundred by the prices of the replay; the tools of the proxy itself come on top here.
+        assert!(totals.dearer() <= 0.04, "{what}");
         let is_whole = totals.mean_list() > 0.99 * as_f64(stream.tools.len());
         if !is_whole || stream.tools.len() > WHOLE {
             check(&stream, Kind::NeverRelists, &totals);
