@@ -25,9 +25,9 @@ pub struct CostsConfig {
     pub lost_tool: f64,
     /// Lists whose costs differ by less than this share count as equally good.
     pub margin: f64,
-    /// Number of calls a session is assumed to make before any was recorded.
+    /// Number of calls that a session is assumed to make before any was recorded.
     pub session_calls: f64,
-    /// Number of different tools a session is assumed to use.
+    /// Number of different tools that a session is assumed to use.
     pub session_tools: f64,
 }
 

@@ -40,11 +40,11 @@ const MAX_OPEN: usize = 10_000;
 /// The format of the bytes around those of the predictor.
 const FORMAT: u32 = 2;
 
-/// Number of of the likeliest tools the answer of a search is chosen from: of more no list of the
-/// followed lengths and no answers before it have all.
+/// Number of the likeliest tools that the answer of a search is chosen from: lists of the followed
+/// lengths, with the answers of a session, hold fewer.
 const N_LIKELY: usize = 300;
 
-/// Number of sessions that are over are kept until it is looked up how they met their lists.
+/// Number of sessions that are over and are kept until their lists are looked up.
 const MAX_ENDED: usize = 1_000;
 
 /// The text that a call followed.
@@ -346,23 +346,24 @@ impl Learner {
             party,
             ..
         } = open;
-        let predict = || self.predictor.predict(trail, &self.known);
+        if !is_first && trial.used().contains(&called) {
+            // Only the first call of a tool is compared with predictions.
+            trial.call(called, Vec::new);
+            return;
+        }
+        let forecast = self.predictor.predict(trail, &self.known);
+        let ranked = forecast.ranked();
         if is_first {
-            let forecast = predict();
-            let ranked = forecast.ranked();
             *trial = SessionTrial::new(ranked.iter().map(|(slot, _)| *slot));
             if trail.text().is_none() {
                 let shares = self.session_use.shares(*party);
                 let share = |slot| shares.get(&slot).copied().unwrap_or(0.0);
                 let marked = rank_for_session(ranked, share).into_iter();
-                *trial = trial.clone().with_marked(marked.map(|(slot, _)| slot));
+                *trial = std::mem::replace(trial, SessionTrial::new([]))
+                    .with_marked(marked.map(|(slot, _)| slot));
             }
         }
-        trial.call(called, || {
-            let forecast = predict();
-            let likely = forecast.ranked().iter().take(N_LIKELY);
-            likely.copied().collect::<Vec<(Slot, f64)>>()
-        });
+        trial.call(called, || ranked.iter().take(N_LIKELY).copied());
     }
 
     fn take(&mut self, session: CallSession) -> Option<Open> {

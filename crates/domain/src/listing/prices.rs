@@ -55,7 +55,7 @@ impl Default for ListPrices {
 }
 
 impl ListPrices {
-    /// Number of definitions a client's own search loads.
+    /// Number of definitions that a client's own search loads.
     pub const N_LOADED: f64 = 5.0;
 
     /// Returns the price of `tokens` in the list of a session of `n_calls` calls: they are written to

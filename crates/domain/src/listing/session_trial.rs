@@ -7,9 +7,9 @@ use super::size::LIST_SIZES;
 /// The most tools that the largest of the followed lists has.
 const LONGEST: usize = LIST_SIZES[LIST_SIZES.len() - 1];
 
-/// Number of likely tools the answer of the proxy's search carries beside the one that was found.
+/// Number of likely tools that the answer of the proxy's search carries beside the one that was found.
 const N_CARRIED: usize = 9;
-/// Number of tools a client's own search loads beside the one that was found: such searches return
+/// Number of tools that a client's own search loads beside the one that was found: such searches return
 /// three to five.
 const N_LOADED: usize = 4;
 
@@ -40,13 +40,13 @@ pub struct SessionTrial<T> {
 /// The result of a [`SessionTrial`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialOutcome {
-    /// Number of calls there were.
+    /// Number of calls.
     pub n_calls: u32,
-    /// Number of searches a list of each size would have needed.
+    /// Number of searches that a list of each size would have needed.
     pub searches: [u32; LIST_SIZES.len()],
-    /// Number of times a client would have searched itself with a list of each size.
+    /// Number of own searches of a client with a list of each size.
     pub loads: [u32; LIST_SIZES.len()],
-    /// Number of of its tools a list of each size was predicted to lack: also those that it went
+    /// Number of its tools that a list of each size was predicted to lack: also those that it went
     /// without.
     pub needs: [f64; LIST_SIZES.len()],
 }

@@ -21,7 +21,7 @@ const FIRST_DOUBT: f64 = 0.1;
 /// After so many sessions it is half of that.
 const HALF_DOUBT: f64 = 5.0;
 
-/// Number of tools a list has of those that are predicted.
+/// Number of predicted tools in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListSize {
     /// So many of the most likely ones.
@@ -43,16 +43,16 @@ pub enum Finding {
 /// A session as it is expected before it begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionOutlook {
-    /// Number of sessions were learned from, of which the older ones count less. Without any the other
+    /// Number of sessions that were learned from, of which the older ones count less. Without any the other
     /// numbers are assumptions.
     pub n_sessions: f64,
     /// Number of calls it makes.
     pub n_calls: f64,
     /// Number of searches it makes with a list of each of [`LIST_SIZES`].
     pub searches: [f64; LIST_SIZES.len()],
-    /// Number of tools it loads by its own search with a list of each of [`LIST_SIZES`].
+    /// Number of its own searches with a list of each of [`LIST_SIZES`].
     pub loads: [f64; LIST_SIZES.len()],
-    /// Number of of the tools that it needs a list of each of [`LIST_SIZES`] lacks, by what is predicted:
+    /// Number of the tools that it needs and that a list of each of [`LIST_SIZES`] lacks, as predicted:
     /// a client that does not look for them goes without them, and no call tells.
     pub needs: [f64; LIST_SIZES.len()],
     /// The probability that the client looks for a tool that it needs and does not see.
@@ -76,9 +76,9 @@ impl SessionOutlook {
 /// A catalog, as far as the size of a list depends on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CatalogSize {
-    /// Number of tools may be shown.
+    /// Number of tools that may be shown.
     pub n_tools: usize,
-    /// Number of tokens their definitions have together.
+    /// Number of tokens of their definitions together.
     pub tokens: f64,
 }
 

@@ -12,23 +12,23 @@ use crate::prediction::Party;
 /// Greatest weight of a session once the next one is counted: half after 34 of them. The
 /// first ones count less sooner, since much was still to be learned then.
 const DECAY: f64 = 0.98;
-/// Number of sessions the assumptions count as, that hold before any.
+/// Number of sessions as which the assumptions count that hold before any.
 const N_ASSUMED: f64 = 5.0;
-/// Number of searches a session is assumed to make with a list of 20 tools: then a list of 20 costs as
+/// Assumed searches of a session with a list of 20 tools: then a list of 20 costs as
 /// much as one of 35 tools without any search.
 const SEARCHES_AT_20: f64 = 0.4;
 /// Exponent with which the assumed searches fall with the size.
 const SEARCHES_FALL: f64 = 0.66;
-/// Number of sessions of everybody count beside those of a principal.
+/// Number of sessions of everybody that count beside those of a principal.
 const N_OF_ALL: f64 = 10.0;
-/// Number of sessions of a principal count beside those of one of its clients.
+/// Number of sessions of a principal that count beside those of one of its clients.
 const N_OF_PRINCIPAL: f64 = 5.0;
-/// Number of hidden tools that were needed count beside those of a client, as ones of everybody.
+/// Number of needed hidden tools of everybody that count beside those of a client.
 const N_WIDER_NEEDS: f64 = 2.0;
 /// The most principals and clients that are told apart. Beyond that those are forgotten that had no
 /// session for longest.
 const MAX_PARTIES: usize = 10_000;
-/// Number of recent sessions must have said what they do, so that predictions know what texts mean.
+/// Least number of recent sessions that said what they do, so that predictions know what texts mean.
 const LEAST_CONTEXTS: f64 = 5.0;
 /// The share of recent sessions that must have said what they do, for the same.
 const LEAST_CONTEXT_SHARE: f64 = 0.75;
@@ -36,7 +36,7 @@ const LEAST_CONTEXT_SHARE: f64 = 0.75;
 /// Sums over sessions, in which the older ones count less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Sums {
-    /// Number of sessions there were, each counted once.
+    /// Number of sessions, each counted once.
     n_seen: u32,
     n_sessions: f64,
     n_calls: f64,
@@ -97,7 +97,7 @@ pub struct SizeHistory {
     contexts: Contexts,
 }
 
-/// Number of of the recent sessions said what they do.
+/// Counts of the recent sessions, and of those that said what they do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Contexts {
     n_sessions: f64,

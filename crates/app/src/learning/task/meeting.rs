@@ -9,7 +9,7 @@ use tracing::debug;
 
 use crate::learning::shared_learner::SharedLearner;
 
-/// Number of rows of each kind of a session are read.
+/// Most rows of each kind that are read of a session.
 const MOST_ROWS: u32 = 200;
 /// Sessions that were over before that are not looked up: clients change.
 const NEWEST: SignedDuration = SignedDuration::from_hours(24 * 30);

@@ -15,9 +15,9 @@ use crate::prediction::Party;
 /// The tools that could be called, as far as lists depend on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedCatalog {
-    /// Number of there are.
+    /// Number of tools.
     pub n_tools: usize,
-    /// Number of tokens the definition of each has.
+    /// Number of tokens in the definition of each.
     pub tokens_per_tool: u64,
     /// Their positions in the order in which they are shown before anything was learned.
     pub first_order: Vec<usize>,
@@ -43,7 +43,7 @@ impl SimulatedCatalog {
 pub struct SimulatedOptions {
     /// The bounds of lists. Lists of a fixed length have `max_tools` tools.
     pub bounds: ListBounds,
-    /// Number of tools the answer of a search carries besides the found one.
+    /// Number of tools that the answer of a search carries besides the found one.
     pub n_inline: usize,
     /// The prices of lists and searches.
     pub prices: ListPrices,
